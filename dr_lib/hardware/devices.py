@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from dr_lib.command import write_install
-from dr_lib.hardware.facts import Facts, HardwareError, read_version
+from dr_lib.hardware.facts import Facts, HardwareError, find_boot, read_version
 from dr_lib.hardware.plans import Plan
+from dr_lib.hardware.settings import OWN
 
 
 class Device(NamedTuple):
@@ -143,7 +146,17 @@ def import_tensorflow() -> ModuleType:
     return tf
 
 
+def find_cache() -> str:
+    """Find the folder for compiled programs of mode fast, of this boot alone: the first run of its
+    kind compiles.
+    """
+    return str(Path(tempfile.gettempdir(), f"dr_lib-xla-{find_boot()}"))
+
+
 def _activate_tensorflow(plan: Plan) -> Device:
+    if plan.request.mode == "fast" and "TF_XLA_FLAGS" not in os.environ:
+        flag = f"--tf_xla_persistent_cache_directory={find_cache()}"
+        os.environ["TF_XLA_FLAGS"] = OWN["TF_XLA_FLAGS"] = flag
     import_keras("tensorflow", plan.precision)
     tf = import_tensorflow()
     gpus = tf.config.list_physical_devices("GPU")[: plan.num_gpus]
@@ -186,6 +199,8 @@ def _activate_jax(plan: Plan) -> Device:
         "bfloat16_3x": "high",  # three passes on a TPU
     }
     jax.config.update("jax_default_matmul_precision", names.get(requested, requested))
+    is_fast = plan.request.mode == "fast"
+    jax.config.update("jax_compilation_cache_dir", find_cache() if is_fast else None)
     if is_cpu and plan.num_replicas > 1:
         jax.config.update("jax_num_cpu_devices", plan.num_replicas)
     there = [device for device in jax.devices() if device.platform == plan.accelerator]

@@ -58,6 +58,7 @@ class Facts(NamedTuple):
     tpu_kind: str = ""  # as the runtime names it, such as v5litepod-8
     cpu_quota: float = math.nan  # CPUs whose time a container grants
     gpu_error: str = ""  # why the GPUs of this machine cannot be used
+    has_jax_cuda: bool = False  # whether JAX has its plugin for them
 
     def describe(self) -> dict[str, Any]:
         """Describe the machine in columns of a run's row."""
@@ -96,6 +97,7 @@ def probe() -> Facts:
         tpu_kind=os.environ.get(TPU_KIND, ""),
         cpu_quota=min((quota.cpus for quota in read_quotas()), default=math.nan),
         gpu_error=gpu_error,
+        has_jax_cuda=any(importlib.util.find_spec(f"jax_cuda{n}_plugin") for n in (12, 13)),
     )
 
 
@@ -205,15 +207,10 @@ def _take_visible(gpus: list[Gpu], names: list[str]) -> list[Gpu]:
 
 
 def _count_tpu_chips() -> int:
-    """Count the chips by their device files, else by the runtime's type name, such as v5litepod-8,
-    else one where the runtime says that a TPU is lent: `activate` refuses one that is not there.
+    """Count the chips by the runtime's name of their kind, such as v5litepod-8, else one where its
+    variables say that a TPU is lent: `activate` asks JAX for them.
     """
-    kind = os.environ.get(TPU_KIND, "")
-    is_lent = any(os.environ.get(name) for name in TPU_VARIABLES)
-    files = [
-        path for path in Path("/dev").glob("accel*") if re.fullmatch(r"accel\d+", path.name)
-    ]
-    if is_lent and not files:  # a GPU handed through to a virtual machine has such files too
-        files = [path for path in Path("/dev/vfio").glob("*") if path.name.isdigit()]
-    named = re.search(r"-(\d+)$", kind)
-    return len(files) or (int(named[1]) if named else int(is_lent))
+    named = re.search(r"-(\d+)$", os.environ.get(TPU_KIND, ""))
+    if named:
+        return int(named[1])
+    return int(any(os.environ.get(name) for name in TPU_VARIABLES))

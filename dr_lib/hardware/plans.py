@@ -141,6 +141,10 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     num_devices = _count_devices(facts, accelerator, request.num_devices)
     num_replicas = _count_replicas(accelerator, num_devices, request)
     backend = _choose_backend(facts, accelerator, request)
+    # of several GPUs JAX can take an epoch as one program, and a MirroredStrategy cannot
+    can_scan = request.mode == "fast" and num_replicas > 1 and facts.has_jax_cuda
+    if can_scan and accelerator == "gpu" and request.backend == "auto":
+        backend = "jax"
     strategy = "none"
     if num_replicas > 1:
         strategy = "MirroredStrategy" if backend == "tensorflow" else "DataParallel"
@@ -168,8 +172,8 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     may_keep = request.may_keep and source == "memory"
     on_device = can_speed_up and fits and may_keep
     steps = (16 if accelerator == "gpu" else 8) if can_speed_up else 1
-    # on a CPU XLA's loops are slow, and on a TPU they are not measured
-    if on_device and strategy == "none" and (backend, accelerator) == ("jax", "gpu"):
+    # on a CPU XLA's loops are slow
+    if on_device and backend == "jax" and accelerator != "cpu":
         steps = 0
     return Plan(
         request=request,

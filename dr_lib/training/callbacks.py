@@ -16,15 +16,16 @@ from dr_lib.training.calls import Calls
 from dr_lib.training.checkpoint import (
     CHECKPOINT,
     assign_variables,
+    copy_weights,
     read_checkpoint,
     read_variables,
-    read_weights,
     write_checkpoint,
 )
 from dr_lib.training.divergence import find_fault
 from dr_lib.training.keras_backend import average_replicas, wait_for
 from dr_lib.training.models import Ranks
 
+SAVED = ("history", "best", "best_epoch", "is_stopped")  # of the checkpoint itself
 KEPT = ("best", "wait", "cooldown_counter", "best_epoch", "stopped_epoch")  # of other callbacks
 
 
@@ -212,7 +213,7 @@ class Checkpoint(keras.callbacks.Callback):
         self.fault = ""  # why the training cannot succeed
         self.best = float("nan")
         self.best_epoch = 0  # from 1
-        self.best_variables: list[np.ndarray] = []
+        self.best_variables: list[Any] = []  # on the device
         self.is_stopped = False  # early, because nothing gets better
         self._counts: list[dict[str, float]] = []
         self._is_out_of_time = False
@@ -247,10 +248,8 @@ class Checkpoint(keras.callbacks.Callback):
             )
         self.best_variables = arrays.pop("best")
         assign_variables(model, arrays)
-        self.history = progress["history"]
-        self.best = progress["best"]
-        self.best_epoch = progress["best_epoch"]
-        self.is_stopped = progress["is_stopped"]
+        for name in SAVED:
+            setattr(self, name, progress[name])
         self._counts = progress["counts"]
         self.sessions = [*progress["sessions"], *self.sessions]
         return epochs if self.is_stopped else len(self.history)
@@ -281,7 +280,7 @@ class Checkpoint(keras.callbacks.Callback):
         if np.isnan(self.best) or reached > self.best:
             self.best = reached
             self.best_epoch = epoch + 1
-            self.best_variables = read_weights(self.model)
+            self.best_variables = copy_weights(self.model)
         self._save_if_due(is_last)
         if self.report:
             self.report(epoch + 1, self.params["epochs"])
@@ -307,16 +306,14 @@ class Checkpoint(keras.callbacks.Callback):
         progress = {
             "identity": self.identity,
             "sessions": self.sessions,
-            "history": self.history,
-            "best": self.best,
-            "best_epoch": self.best_epoch,
-            "is_stopped": self.is_stopped,
+            **{name: getattr(self, name) for name in SAVED},
             "counts": [
                 {name: value for name, value in vars(callback).items() if name in KEPT}
                 for callback in self.counting
             ],
         }
-        arrays = {**read_variables(self.model), "best": self.best_variables}
+        best = list(map(keras.ops.convert_to_numpy, self.best_variables))
+        arrays = {**read_variables(self.model), "best": best}
         write_checkpoint(self.path, progress, arrays)
 
     def finish(self, epochs: int) -> dict[str, int]:

@@ -51,6 +51,11 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, list[np.ndarr
         ) from error
 
 
+def copy_weights(model: keras.Model) -> list[Any]:
+    """Copy on the device what `read_weights` reads: no step waits for the host."""
+    return [keras.ops.copy(variable) for variable in _changing(model)]
+
+
 def read_weights(model: keras.Model) -> list[np.ndarray]:
     """Read what training changes in the model: weights, statistics and random state."""
     return [keras.ops.convert_to_numpy(variable) for variable in _changing(model)]
@@ -71,7 +76,7 @@ def assign_variables(model: keras.Model, arrays: Mapping[str, Sequence[np.ndarra
     known = {"model": _changing(model), "optimizer": model.optimizer.variables}
     for name in (name for name in known if name in arrays):
         shapes = [tuple(variable.shape) for variable in known[name]]
-        if shapes != [array.shape for array in arrays[name]]:
+        if shapes != [tuple(array.shape) for array in arrays[name]]:
             raise DrError(
                 f"the checkpoint does not fit this model ({name}): delete it to start again"
             )

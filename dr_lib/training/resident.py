@@ -33,7 +33,9 @@ class Store(layers.Layer):
 
 
 class Epoch(keras.utils.PyDataset):
-    """The batches of an epoch as one, (steps, batch) each."""
+    """The batches of an epoch as one, (batch, steps) each: Keras divides the first dimension over
+    the devices, and that is of photographs.
+    """
 
     def __init__(self, batches: Batches):
         """`batches`: of row numbers."""
@@ -48,11 +50,15 @@ class Epoch(keras.utils.PyDataset):
         """Return row numbers and targets."""
         batches = [*map(self.batches.__getitem__, range(len(self.batches)))]
         self.batches.ready_s[:] = self.batches.ready_s[-1:]
-        return tuple(map(np.stack, zip(*batches, strict=True)))
+        return tuple(np.stack(parts, axis=1) for parts in zip(*batches, strict=True))
 
 
 class WholeEpochs(keras.Model):
-    """A model on JAX whose epoch of training is one program: the device waits for no launch."""
+    """A model on JAX whose epoch of training is one program: no device waits for a launch.
+
+    Keras does as much for `steps_per_execution` on JAX in releases behind 3.15.1
+    (keras-team/keras#23527).
+    """
 
     def fit(self, batches: Batches, **requested: Any) -> Any:
         """Train as Keras does; callbacks see one batch an epoch."""
@@ -64,11 +70,24 @@ class WholeEpochs(keras.Model):
         import jax
 
         def step(state, batch):
+            batch = tree.map_structure(divide, batch)
             logs, state = super(WholeEpochs, self).train_step(state, batch)
             return state, logs
 
-        state, logs = jax.lax.scan(step, state, epoch)
+        steps = tree.map_structure(lambda part: ops.moveaxis(part, 1, 0), epoch)
+        state, logs = jax.lax.scan(step, state, steps)
         return tree.map_structure(lambda values: values[-1], logs), state
+
+
+def divide(part: Any) -> Any:
+    """Divide a part of a step, (batch, ...), over the devices of a DataParallel distribution."""
+    import jax
+
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return part
+    layout = distribution.get_data_layout(part.shape)
+    return jax.lax.with_sharding_constraint(part, layout.backend_layout)
 
 
 def keep_on_device(

@@ -51,10 +51,15 @@ def columns(facts: Facts, **asked) -> tuple:
         (LAPTOP, ("tensorflow", "none", 1, "float32", False, 8)),
         (COLAB_CPU, ("tensorflow", "none", 1, "float32", False, 8)),
         (COLAB_T4, ("tensorflow", "none", 1, "float16", True, 16)),
-        (COLAB_TPU, ("jax", "none", 1, "bfloat16", True, 8)),
+        (COLAB_TPU, ("jax", "none", 1, "bfloat16", True, 0)),
         (KAGGLE_T4, ("tensorflow", "MirroredStrategy", 2, "float16", False, 1)),
+        (
+            KAGGLE_T4._replace(has_jax_cuda=True),
+            ("jax", "DataParallel", 2, "float16", True, 0),
+        ),
+        (COLAB_T4._replace(has_jax_cuda=True), ("tensorflow", "none", 1, "float16", True, 16)),
         (KAGGLE_P100, ("tensorflow", "none", 1, "float16", True, 16)),
-        (KAGGLE_TPU, ("jax", "DataParallel", 8, "bfloat16", True, 8)),
+        (KAGGLE_TPU, ("jax", "DataParallel", 8, "bfloat16", True, 0)),
         (H200, ("jax", "none", 1, "bfloat16", True, 0)),
     ],
 )
@@ -117,8 +122,8 @@ def test_no_plan_combines_what_fails():
         plans += 1
         mirrored = plan.strategy == "MirroredStrategy"
         assert not (mirrored and (plan.jit or plan.steps_per_execution != 1 or plan.on_device))
-        one_gpu = plan.accelerator == "gpu" and plan.num_replicas == 1
-        assert plan.steps_per_execution or (one_gpu and plan.on_device)
+        is_resident = plan.on_device and plan.backend == "jax" and plan.accelerator != "cpu"
+        assert bool(plan.steps_per_execution) != is_resident
         several = {"tensorflow": "MirroredStrategy", "jax": "DataParallel"}[plan.backend]
         assert plan.strategy == (several if plan.num_replicas > 1 else "none")
         assert plan.backend == "jax" or plan.accelerator != "tpu"

@@ -52,7 +52,7 @@ def test_an_epoch_in_one_program_waits_for_its_last_batch():
     batches = Batches(np.arange(57), np.zeros(57), 8, shuffle_seed=1)
     start = time.monotonic()
     batches.note_ready = lambda: batches.ready_s.append(start + len(batches.ready_s))
-    assert Epoch(batches)[0][0].shape == (7, 8)
+    assert Epoch(batches)[0][0].shape == (8, 7)
     assert batches.ready_s == [start + 6]
 
 
