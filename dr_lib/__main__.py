@@ -13,6 +13,7 @@ from dr_lib.options import Suite
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {  # under the headings of the help, with the folder whose commands.py has them
     "Prepare, train, report": {
+        "probe": "training",
         "sample": "data",
         "prepare": "data",
         "split": "data",

@@ -27,6 +27,7 @@ RUNS = {  # the most devices first: a process cannot divide its CPU later
     }
     for backend, number in (("tensorflow", 2), ("jax", 8))
 }
+RUNS["jax"]["several-program"] = {"num_devices": 8, "mode": "fast"}  # an epoch as one program
 # under MirroredStrategy each normalises its part of a batch, and trains other weights than one
 MODELS = {"tensorflow": "small_cnn", "jax": simulation.NORMALISED}
 BATCH_NORM = {"tensorflow": "none", "jax": "global"}
@@ -57,7 +58,10 @@ def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
         name: {
             "config": common | config,
             "number": NUMBER,
-            "changes": {"precision": HALF[backend]} if name == "several-half" else {},
+            "changes": {
+                "several-half": {"precision": HALF[backend]},
+                "several-program": {"steps_per_execution": 0},
+            }.get(name, {}),
         }
         for name, config in RUNS[backend].items()
     }
@@ -138,18 +142,9 @@ import json, sys
 import keras, tensorflow as tf
 from dr_lib import hardware
 from dr_lib.training.config import TrainingConfig
+from dr_lib.training.contact import list_collectives
 from dr_lib.training.train_once import keep_sides, set_up
 from tests.training import simulation
-
-def find_collectives(model, batch):
-    data = tf.data.Dataset.from_tensors(batch).repeat()
-    data = strategy.experimental_distribute_dataset(data)
-    model.make_train_function()
-    cells = [cell.cell_contents for cell in model.train_function.__closure__]
-    (step,) = (cell for cell in cells if hasattr(cell, "get_concrete_function"))
-    graph = step.get_concrete_function(iter(data)).graph.as_graph_def()
-    nodes = [*graph.node, *(node for part in graph.library.function for node in part.node_def)]
-    return [node.name for node in nodes if node.op.startswith(("Collective", "Nccl"))]
 
 config = TrainingConfig(**json.loads(sys.argv[1]))
 device = hardware.distribute(hardware.activate(config.plan(hardware.probe(), 16)))
@@ -161,7 +156,7 @@ with strategy.scope():
     plain = keras.Sequential([base, keras.layers.Dense(1, activation="sigmoid")])
     plain.compile("adam", "binary_crossentropy")
     plain.optimizer.build(plain.trainable_variables)  # else a step is traced twice
-    print(json.dumps([find_collectives(model, batch) for model in (setup.fed.model, plain)]))
+    print(json.dumps([list_collectives(model, batch) for model in (setup.fed.model, plain)]))
 """
 
 
@@ -197,3 +192,53 @@ def test_batch_normalisation_over_a_whole_step_exchanges_its_moments():
         simulation.run_code(COUNT, "tensorflow", json.dumps(config)).splitlines()[-1]
     )
     assert len(ours) >= len(plain) + 2 * 3
+
+
+PROGRAM = """
+import json, re, sys
+from dataclasses import replace
+import keras
+from dr_lib import hardware
+from dr_lib.training.config import TrainingConfig
+from dr_lib.training.resident import Epoch
+from dr_lib.training.train_once import keep_sides, set_up
+from tests.training import simulation
+
+config = TrainingConfig(**json.loads(sys.argv[1]))
+plan = replace(config.plan(hardware.probe(), 57), steps_per_execution=0)
+device = hardware.distribute(hardware.activate(plan))
+setup = set_up(config, device, keep_sides(config, simulation.draw_splits(57)))
+import jax
+
+model = setup.fed.model
+model._symbolic_build(data_batch=setup.train_batches[0])
+layout = keras.distribution.distribution().get_data_layout
+epoch = Epoch(setup.train_batches)[0]
+epoch = tuple(jax.device_put(part, layout(part.shape).backend_layout) for part in epoch)
+kinds = ("trainable_variables", "non_trainable_variables", "optimizer_variables")
+state = model._get_jax_state(**dict.fromkeys([*kinds, "metrics_variables"], True))
+text = jax.jit(model.train_step).lower(state, epoch).compile().as_text()
+convolved = re.findall(r"= f32\\[(\\d+),\\d+,\\d+,\\d+\\]\\S* convolution\\(", text)
+sums = re.findall(r"all-reduce(?:-start)?\\(", text)
+print(json.dumps([convolved, len(sums), " while(" in text]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [2, 8])
+def test_in_an_epoch_as_one_program_each_device_computes_its_part_of_a_step(number):
+    """Seven steps of eight photographs: convolutions are of eight divided by the devices, and the
+    gradients of all are summed.
+    """
+    pytest.importorskip("jax")
+    config = simulation.HERE | {
+        "data_dir": "",
+        "backend": "jax",
+        "model": simulation.NORMALISED,
+        "num_devices": number,
+        "mode": "fast",
+    }
+    printed = simulation.run_code(PROGRAM, "jax", json.dumps(config)).splitlines()[-1]
+    convolved, num_sums, has_loop = json.loads(printed)
+    assert has_loop and num_sums > 0
+    assert convolved and {BATCH // number} >= set(map(int, convolved)) - {3, 8, 16}
