@@ -1,14 +1,17 @@
-"""What predictions say about a model.
+"""Evaluate predictions by patient, of this project's models or of any other.
 
-predictions  anybody's predictions, read and checked for leaks
-flow         photographs and patients, from offered to evaluated
-scores       scores over all thresholds, by patient
-points       operating points: chosen, frozen, scored
-curves       ROC, calibration, decisions
-subgroups    cameras, ages ..., and counts too small to be shown
-comparison   several models, several data sets
-committee    the page that a committee reads and signs
-checklist    items of the reporting guidelines and of the model card, and who fills them
+table        read one file of predictions, and refuse what would make an evaluation wrong
+predictions  several of them: models, data sets, folds, ensembles
+scores       AUC, kappa, Brier score, and what other tables are made of
+points       operating points, frozen and scored
+comparison   models on the same patients, and on other data sets
+curves       calibration and decisions
+groups       the flow, and groups of patients, without small counts
+errors       the worst errors, and the patients who are missed
 figures      of notebook 12
+answer       what the report says first
+committee    the page for an ethics committee
+card         the facts of an evaluation
+commands     evaluate
 parameters   of notebook 12
 """

@@ -45,7 +45,7 @@ def evaluate(
     if prepared := choice.get("private"):
         choice["private"] = str(Path(prepared).absolute())
         out = place_private(out, Path(prepared))
-    if any(out.glob("[!.]*")) and out / "checklist.csv" not in find_listed(out):
+    if any(out.glob("[!.]*")) and out / "committee.html" not in find_listed(out):
         raise DrError(
             f"{out} holds files that no evaluation listed there: give --out a new or empty folder"
         )
@@ -63,6 +63,6 @@ def evaluate(
         suite.root / "notebooks" / "12_evaluate.ipynb", out, suite.root, **choice
     )
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF, SVG) and tables (CSV, LaTeX), committee.html, "
-        "checklist.csv and MODEL_CARD.md next to it"
+        f"wrote {page}, its figures (PNG, PDF, SVG) and tables (CSV, LaTeX) and committee.html "
+        "next to it"
     )

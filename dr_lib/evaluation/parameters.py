@@ -15,7 +15,6 @@ class Evaluate(Page):
     sensitivity: Portion
     specificity: Portion
     thresholds: str
-    prevalence: str
     subgroups: str
     num_errors: Count
     private: PathText

@@ -1,85 +1,97 @@
-"""Resample whole patients: intervals for scores of photographs.
+"""Resample whole patients: intervals for scores of photographs without a closed form.
 
 The photographs of a patient are alike, so patients are drawn with replacement, not photographs
 (Efron and Tibshirani 1993, chapter 8). A draw is a weight for each photograph: how often its
-patient was drawn. Scores take many draws at once: scikit-learn's take one, and a hundred times as
-long.
+patient was drawn.
 """
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
+from scipy import stats
 
 from dr_lib.statistics.intervals import Interval
 
-MAX_DRAWS = 2000
-MAX_WEIGHTS = 60_000_000  # in all: of very many photographs fewer draws, whose bounds are near
-# (draws, n) weights of the photographs, or (n,) -> a score of each draw, or several; NaN where it
-# is not defined
+RESAMPLES = 2000
+MIN_PATIENTS = 60  # with fewer, in all or of a kind, a percentile misses too often
+MIN_OF_KIND = 20
+MAX_WEIGHTS = 2_000_000  # in memory at once
+# (draws, n) weights of the photographs -> a score of each draw, (draws,), or several, (k, draws)
 Score = Callable[[np.ndarray], np.ndarray]
 
 
-def bootstrap_patients(score: Score, patient_id: ArrayLike) -> Interval:
-    """Estimate a score, with the bounds of the percentile bootstrap over patients: MAX_DRAWS of
-    them, or as many as draw MAX_WEIGHTS photographs in all, the same for each score.
+def bootstrap_patients(score: Score, positive: ArrayLike, patient_id: ArrayLike) -> Interval:
+    """Estimate a score with the bounds of the percentile bootstrap over patients.
 
     Args:
-        score: of weighted photographs. It may give several numbers for each draw, (draws, ...).
+        score: of weighted photographs.
+        positive: (n,) whether the condition is present.
         patient_id: (n,) whose photograph it is.
 
     Returns:
-        The score and its bounds, (...) each; `n` is the number of patients. The bounds are NaN with
-        fewer than two patients, or where no draw defines the score: those that do not, as of one
-        class for an AUC, do not count.
+        The score and its bounds, numbers or (k,) each; `n` counts patients. NaN bounds with fewer
+        than MIN_PATIENTS patients, or MIN_OF_KIND of a kind.
     """
-    patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
-    num_patients = int(patient.max()) + 1
-    rng = np.random.default_rng(0)
-    shares = np.full(num_patients, 1 / num_patients)
-    step = max(1, 1_000_000 // len(patient))  # weights in memory at once
-    resamples = min(MAX_DRAWS, max(1, MAX_WEIGHTS // len(patient)))
-    drawn = []
-    with threadpool_limits(1):  # more threads wait for each other: these products are small
-        for first in range(0, resamples, step):
-            times = rng.multinomial(num_patients, shares, size=min(step, resamples - first))
-            drawn.append(np.asarray(score(times[:, patient].astype(float)), dtype=float))
-    drawn = np.concatenate(drawn) if num_patients > 1 else np.full_like(drawn[0][:1], np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # no draw defines the score
-        low, high = np.nanquantile(drawn, [0.025, 0.975], axis=0)
-    return Interval(score(np.ones(len(patient))), low, high, num_patients)
+    positive = np.asarray(positive, dtype=bool)
+    patient, names = pd.factorize(np.asarray(patient_id))
+    num_patients = len(names)
+    value = score(np.ones((1, len(patient))))[..., 0][()]
+    of_kind = [len(np.unique(patient[kind])) for kind in (positive, ~positive)]
+    if num_patients < MIN_PATIENTS or min(of_kind) < MIN_OF_KIND:
+        unknown = value * np.nan
+        return Interval(value, unknown, unknown, num_patients)
+
+    def score_draws(drawn: np.ndarray, axis: int) -> np.ndarray:
+        times = [np.bincount(row, minlength=num_patients) for row in drawn]
+        return score(np.array(times, dtype=float)[:, patient])
+
+    found = stats.bootstrap(
+        (np.arange(num_patients),),
+        score_draws,
+        n_resamples=RESAMPLES,
+        batch=max(1, MAX_WEIGHTS // len(patient)),
+        vectorized=True,
+        method="percentile",
+        random_state=0,
+    )
+    low, high = found.confidence_interval
+    return Interval(value, low, high, num_patients)
 
 
-def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLike) -> Score:
-    """Compute the sensitivity at each specificity, (draws, specificities), interpolated linearly
-    between thresholds.
-
-    Args:
-        positive: (n,) whether the condition is present.
-        probability: (n,) finite, larger where the condition is likelier.
-        specificity: (k,) descending from 1.
-    """
-    order = np.argsort(probability, kind="stable")[::-1]
-    ends = np.append(np.flatnonzero(np.diff(np.asarray(probability)[order])), len(order) - 1)
+def score_auc(positive: ArrayLike, probability: ArrayLike) -> Score:
+    """Make a score that is the AUC of a test; args as for `clustered.auc_interval`."""
+    order = np.argsort(probability, kind="stable")
     positive = np.asarray(positive, dtype=bool)[order]
-    false_alarms = 1 - np.asarray(specificity)
+    steps = np.diff(np.asarray(probability, dtype=float)[order], prepend=-np.inf)
+    starts = np.flatnonzero(steps)  # of photographs that tie
 
     def score(weights: np.ndarray) -> np.ndarray:
-        weights = np.atleast_2d(weights)[:, order]
-        found = _count_share(weights * positive, ends)
-        alarms = _count_share(weights * ~positive, ends)
-        return np.array(
-            [np.interp(false_alarms, x, y) for x, y in zip(alarms, found, strict=True)]
-        )
+        weights = weights[:, order]
+        found = np.add.reduceat(weights * positive, starts, axis=1)
+        others = np.add.reduceat(weights * ~positive, starts, axis=1)
+        below = np.cumsum(others, axis=1) - others / 2
+        return (found * below).sum(axis=1) / (found.sum(axis=1) * others.sum(axis=1))
 
     return score
 
 
-def _count_share(weights: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Compute the cumulative share of the weights at each end, from 0 on."""
-    sums = np.cumsum(weights, axis=-1)[:, ends]
-    with np.errstate(invalid="ignore"):  # NaN of a draw without such photographs
-        return np.insert(sums / sums[:, -1:], 0, 0, axis=-1)
+def score_kappa(grade: ArrayLike, called: ArrayLike) -> Score:
+    """Make a score that is Cohen's kappa with quadratic weights (1968) of two graders, (n,) each.
+
+    The mean squared disagreement over that of independent graders, both from sums of the grades,
+    their squares and products. NaN of one grade alone.
+    """
+    grade = np.asarray(grade, dtype=float)
+    called = np.asarray(called, dtype=float)
+    ones = np.ones_like(grade)
+    terms = np.stack([ones, grade, called, grade**2 + called**2, grade * called], axis=1)
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        n, of_grade, of_called, squares, products = (weights @ terms).T
+        by_chance = n * squares - 2 * of_grade * of_called
+        with np.errstate(invalid="ignore"):
+            return 1 - n * (squares - 2 * products) / by_chance
+
+    return score

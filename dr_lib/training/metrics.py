@@ -8,6 +8,7 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc
 from dr_lib.data.labels.grades import GRADES, sum_referable
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
+from dr_lib.numbers import write_interval
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 from dr_lib.training.config import NUM_FOLDS
@@ -87,11 +88,11 @@ def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> d
     """
     called = probability >= threshold
     return {
-        "auc": float(roc_auc_score(referable, probability)),
-        "sensitivity": float(recall_score(referable, called)),
-        "specificity": float(recall_score(referable, called, pos_label=0)),
-        "accuracy": float(accuracy_score(referable, called)),
-        "threshold": float(threshold),
+        "auc": roc_auc_score(referable, probability),
+        "sensitivity": recall_score(referable, called),
+        "specificity": recall_score(referable, called, pos_label=0),
+        "accuracy": accuracy_score(referable, called),
+        "threshold": threshold,
     }
 
 
@@ -101,7 +102,7 @@ def find_doubt(auc: Interval) -> str:
     """
     if has_learned(auc.low) or np.isnan(auc.value):
         return ""
-    return UNLEARNED.format(f"{auc.value:.2f} [{auc.low:.2f}, {auc.high:.2f}]", auc.n)
+    return UNLEARNED.format(write_interval(*auc[:3]), auc.n)
 
 
 def score_grades(grade: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:

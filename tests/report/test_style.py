@@ -15,7 +15,7 @@ from IPython.core.formatters import DisplayFormatter
 
 from dr_lib.claims.claims import read_judged
 from dr_lib.claims.papers import PAPERS
-from dr_lib.evaluation import checklist, flow
+from dr_lib.evaluation import card
 from dr_lib.numbers import write_interval, write_probability
 from dr_lib.report import style
 from dr_lib.report.page import COMMITS
@@ -41,11 +41,11 @@ TABLES = {
     ],
     "claims.page": ["WORDINGS"],
     "claims.verdicts": ["VERDICTS"],
-    "evaluation.checklist": ["METHODS", "NAMES"],
-    "evaluation.committee": ["AIMS", "NOT_FOR", "UNKNOWN"],
-    "evaluation.curves": ["CALIBRATED"],
-    "evaluation.points": ["POINTS", "ERRORS", "REASONS"],
-    "evaluation.predictions": ["SUBGROUPS"],
+    "evaluation.card": ["METHODS"],
+    "evaluation.committee": ["AIMS", "DOES", "NOT_FOR", "UNKNOWN"],
+    "evaluation.errors": ["ERRORS"],
+    "evaluation.groups": ["FACTORS", "STAGES"],
+    "evaluation.points": ["POINTS", "SOURCES", "UNITS"],
     "explain.figures": ["TITLES"],
     "mnist.epochs": ["IMPLEMENTATIONS"],
     "scenarios.figures": ["METERS"],
@@ -62,10 +62,7 @@ def list_words_of_tables() -> set[str]:
             table = [table] if isinstance(table, str) else table
             words.update(table.values() if isinstance(table, dict) else table)
     words.update(claim.place for claim in read_judged() if claim.wording != "reading")
-    words.update([*checklist.METHODS, *flow.STAGES])
-    items = Path(checklist.__file__).with_name("checklist.csv")
-    with items.open(encoding="utf-8") as file:
-        words.update(row["topic"] for row in csv.DictReader(file))
+    words.update(card.METHODS)
     return words
 
 

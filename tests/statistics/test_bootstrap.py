@@ -1,56 +1,85 @@
-"""The bootstrap over patients, against plain loops and scikit-learn."""
+"""The bootstrap over patients, against theory and scikit-learn."""
+
+import resource
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_curve
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_roc
-
-
-def average(values):
-    """The mean as a function of weights; NaN where they add up to 0."""
-    whole = ~np.isnan(values)
-
-    def score(weights):
-        with np.errstate(invalid="ignore"):
-            return weights @ np.nan_to_num(values) / (weights @ whole)
-
-    return score
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc, score_kappa
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_weighted_scores_are_those_of_scikit_learn(seed):
+def test_weighted_aucs_are_those_of_scikit_learn(seed):
     """With weights of 0 to 4 and tied probabilities, two draws at once."""
     rng = np.random.default_rng(seed)
     grade, *weights = rng.integers(0, 5, (3, 200))
     probability = (grade + rng.normal(0, 2, 200)).round()
-    weights = np.array(weights)
-    for draw, found in zip(
-        weights, score_roc(grade >= 2, probability, [0.9, 0.5])(weights), strict=True
-    ):
-        alarms, sensitivity, _ = roc_curve(grade >= 2, probability, sample_weight=draw)
-        assert found == pytest.approx(np.interp([0.1, 0.5], alarms, sensitivity), abs=1e-12)
+    found = score_auc(grade >= 2, probability)(np.array(weights))
+    expected = [roc_auc_score(grade >= 2, probability, sample_weight=draw) for draw in weights]
+    assert found == pytest.approx(expected)
 
 
-def test_the_mean_over_unlike_patients_has_the_bounds_of_its_theory():
-    """100 patients of two equal photographs: the mean's bounds are those of 100 values, not of
-    200.
+def test_a_weighted_kappa_is_that_of_scikit_learn():
+    """With quadratic weights; one grade alone has none."""
+    rng = np.random.default_rng(0)
+    grade, *weights = rng.integers(0, 5, (3, 200))
+    called = np.clip(grade + rng.integers(-1, 2, 200), 0, 4)
+    expected = [
+        cohen_kappa_score(grade, called, weights="quadratic", sample_weight=draw)
+        for draw in weights
+    ]
+    assert score_kappa(grade, called)(np.array(weights)) == pytest.approx(expected)
+    assert np.isnan(score_kappa([1, 1], [1, 1])(np.ones((1, 2))))
+
+
+def average(values):
+    """The mean as a function of weights."""
+    return lambda weights: weights @ values / weights.sum(axis=1)
+
+
+def test_the_mean_over_patients_has_the_bounds_of_its_theory():
+    """100 patients of two equal photographs: those of 100 values, not of 200; the same again, and
+    for two scores at once.
     """
     values = np.random.default_rng(0).normal(5, 1, 100).repeat(2)
-    found = bootstrap_patients(average(values), np.arange(200) // 2)
+    kinds = np.arange(200) < 60
+    found = bootstrap_patients(average(values), kinds, np.arange(200) // 2)
     half = 1.96 * values.std() / 10
-    assert found == pytest.approx(
-        (values.mean(), values.mean() - half, values.mean() + half, 100), abs=0.03
+    expected = (values.mean(), values.mean() - half, values.mean() + half, 100)
+    assert found == pytest.approx(expected, abs=0.03)
+    assert found == bootstrap_patients(average(values), kinds, np.arange(200) // 2)
+    both = bootstrap_patients(
+        lambda weights: np.stack([average(values)(weights)] * 2),
+        kinds,
+        np.arange(200) // 2,
     )
+    assert both.low.tolist() == [found.low] * 2
 
 
-def test_draws_that_define_nothing_do_not_count():
-    """One of five patients has a value, and is missing from a third of the draws; with none at all
-    there are no bounds.
-    """
-    nothing = np.full(4, np.nan)
-    one = np.insert(nothing, 0, 1)
-    assert bootstrap_patients(average(one), range(5)) == (1, 1, 1, 5)
-    assert np.isnan(bootstrap_patients(average(nothing), range(4))[:3]).all()
-    value, low, high, n = bootstrap_patients(average(np.array([1.0, 0])), ["a", "a"])
-    assert (value, n) == (0.5, 1) and np.isnan([low, high]).all()
+@pytest.mark.parametrize(("patients", "of_kind"), [(59, 25), (60, 19)])
+def test_few_patients_have_no_bounds(patients, of_kind):
+    """Fewer than 60 in all, or than 20 of a kind."""
+    value, low, high, n = bootstrap_patients(
+        average(np.ones(patients)), np.arange(patients) < of_kind, range(patients)
+    )
+    assert (value, n) == (1, patients) and np.isnan([low, high]).all()
+
+
+LARGE = """
+import numpy as np
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc, score_kappa
+rng = np.random.default_rng(0)
+y = rng.random(200_000) < 0.3
+found = bootstrap_patients(score_auc(y, y + rng.normal(size=200_000)), y, np.arange(200_000) // 2)
+assert found.low < found.value < found.high
+"""
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_patients_need_less_than_1_gb():
+    """With two photographs each, imports and all."""
+    subprocess.run([sys.executable, "-c", LARGE], check=True)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1e6  # KB

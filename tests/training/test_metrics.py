@@ -45,7 +45,7 @@ def test_a_training_that_found_nothing_is_named(low, is_doubted):
     if low == 0.1:
         assert doubt == (
             "The model has not been shown to be better than chance: its AUC is "
-            "0.52 [0.10, 0.92] on 8 patients."
+            "0.520 [0.100, 0.920] on 8 patients."
         )
 
 

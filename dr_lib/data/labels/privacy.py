@@ -1,6 +1,5 @@
 """The private folder: the salt for pseudonyms, and everything that names a file or a patient."""
 
-import csv
 import hashlib
 import hmac
 import secrets
@@ -74,17 +73,6 @@ def place_private(out: Path, prepared: Path) -> Path:
             f"there is no private folder {private}: choose an --out inside that of {prepared}"
         )
     return private / "evaluation"
-
-
-def read_names(prepared: Path) -> dict[str, str]:
-    """Read the file name of each image id from the private folder beside a prepared folder; empty
-    where it has none.
-    """
-    path = find_private(prepared.absolute()) / "names.csv"
-    if not path.is_file():
-        return {}
-    with path.open(encoding="utf-8", newline="") as table:
-        return {row["image_id"]: row["file"] for row in csv.DictReader(table)}
 
 
 def find_private(prepared: Path) -> Path:

@@ -89,7 +89,7 @@ def test_a_network_that_guesses_is_named_and_a_constant_one_refused():
     knows = np.array([call(k) for k in grade])
     guesses = np.tile(np.array([call(0), call(0), call(3), call(3)]), (50, 1))
     row = compare(grade, np.arange(200), guesses, guesses)
-    assert "shown to be better than chance: its AUC is 0.50 [0.4" in row["warning"]
+    assert "shown to be better than chance: its AUC is 0.500 [0.4" in row["warning"]
     assert compare(grade, np.arange(200), knows, knows)["warning"] == ""
     assert compare(0 * grade, np.arange(200), guesses, guesses)["warning"] == ""
     with pytest.raises(DrError, match="all 200 photographs the same probability"):

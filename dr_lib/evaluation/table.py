@@ -1,0 +1,292 @@
+"""Read one predictions.csv from any source, and refuse what would make an evaluation wrong."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
+from dr_lib.data.labels.reader import (
+    SPELT,
+    find_spellings,
+    read_numbers,
+    read_sheet,
+    refuse_cells,
+    refuse_rows,
+    take_columns,
+)
+from dr_lib.data.labels.schema import (
+    EVALUATED,
+    EXCLUDED,
+    OF_GRADES,
+    OF_REFERABLE,
+    OWN,
+    REJECTED,
+    SCALE,
+    SIDES,
+    read_words,
+)
+from dr_lib.errors import DrError
+from dr_lib.files import hash_file
+
+SPLITS = (*SIDES, EXCLUDED, REJECTED)
+PROBABILITIES = (*OF_GRADES, OF_REFERABLE)
+ROUNDING = 0.025 + 1e-9  # of five probabilities of two decimals, which add up to 1
+ALLOWED = {  # the values of a column where it is not empty, and their words
+    "split": (SPLITS, f"one of {', '.join(SPLITS)}"),
+    "data_kind": (("synthetic", "photographs", ""), "synthetic or photographs"),
+    "grade": (range(5), SCALE),
+    "referable": ((0, 1), "0 or 1"),
+    "gradable": ((0, 1), "0 or 1"),
+    **dict.fromkeys(PROBABILITIES, ((), "a finite number, such as 0.93")),
+}
+
+
+class Predictions(NamedTuple):
+    """One model's predictions: tables of one row per photograph."""
+
+    name: str
+    table: pd.DataFrame  # all rows, those without a probability too
+    validation: pd.DataFrame  # with a probability: what operating points are chosen on
+    test: pd.DataFrame  # with a probability and gradable: what is evaluated
+    is_synthetic: bool
+    # of the model: the same on several data sets; empty where the file does not say
+    version: str = ""
+    dataset: str = ""  # what the photographs are from
+    files: tuple[str, ...] = ()  # each with its rows and SHA-256
+
+    @property
+    def photographs(self) -> frozenset[str]:
+        """The image ids of the test split."""
+        return frozenset(self.test["image_id"])
+
+    @property
+    def graded(self) -> pd.DataFrame:
+        """The test photographs that have a true grade and probabilities of all five."""
+        columns = ["grade", "predicted_grade"]
+        is_there = set(columns) <= set(self.test)
+        return self.test.dropna(subset=columns) if is_there else self.test[:0]
+
+
+def read_file(path: Path, sheet: str = "", columns: Sequence[str] = ()) -> Predictions:
+    """Read the predictions of one model on one data set.
+
+    A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test,
+    excluded or rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or
+    `probability_0` to `probability_4`. It may have `reason` (why there is no probability),
+    `gradable` (0 or 1), `group` (patients who share a picture), `eye`, `visit` (at each an eye has
+    one label), `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by
+    which a model is known in several files), `dataset`, and camera, age, sex, quality for groups.
+    Names of columns and what stands in them may be those of COLUMNS and WORDS. Any other column has
+    OWN before its name. Where `grade` and `referable` are both given, a lower grade may be
+    referable, as by macular oedema.
+
+    Args:
+        path: CSV or XLSX.
+        sheet: the sheet of a workbook, where several have the columns.
+        columns: which column of the file is ours, by its name or its number from 1: grade=Grau.
+
+    Returns:
+        The predictions, with `referable` (bool), `probability_referable` and, of five
+        probabilities, `predicted_grade` in every table.
+
+    Raises:
+        DrError: the file is no such table; the message names the rows and says what to change.
+    """
+    name = path.name
+    table = _read_table(path, sheet, columns)
+    for column in table.columns.intersection([*ALLOWED]):
+        table[column] = _read_column(name, table[column])
+    # 0 or 1 by rounding, as a sum of three of six decimals
+    given = table.filter(PROBABILITIES)
+    table[given.columns] = given.mask(given.ge(-1e-5) & given.le(1 + 1e-5), given.clip(0, 1))
+    table = add_columns(table)
+    is_gradable = table.get("gradable", pd.Series(1, table.index)) != 0
+    _check_leaks(name, table)
+    _check_probabilities(name, table)
+    _check_labels(name, table, is_gradable)
+    is_usable = table[OF_REFERABLE].notna() & is_gradable
+    test = table[(table["split"] == "test") & is_usable]
+    if test.empty:
+        raise DrError(f"{name} has no test photograph with a probability")
+    if test["referable"].nunique() < 2:
+        kind = "referable" if test["referable"].all() else "not referable"
+        raise DrError(
+            f"{name}: all {len(test)} test photographs are {kind}: both classes are needed"
+        )
+    return Predictions(
+        find_only(table, "model") or path.stem,
+        table,
+        validation=table[(table["split"] == "validation") & is_usable],
+        test=test,
+        is_synthetic=(table.get("data_kind", table["split"]) == "synthetic").any(),
+        version=find_only(table, "model_version"),
+        # no public data set has a suffix
+        dataset=find_only(table, "dataset") or f"{path.stem}.csv",
+        files=(f"{name}, {len(table)}, {hash_file(path)}",),
+    )
+
+
+def _read_table(path: Path, title: str, columns: Sequence[str]) -> pd.DataFrame:
+    """Read a file's cells as text, indexed by line, with our column names and words."""
+    sheet = read_sheet(path, title, columns)
+    names = sheet.names
+    missing = [column for column in ("image_id", "patient_id", "split") if column not in names]
+    if not {"grade", "referable"} & set(names):
+        missing.append("grade or referable")
+    if OF_REFERABLE not in names and not set(OF_GRADES) <= set(names):
+        missing.append("probability_referable, or probability_0 to probability_4")
+    if missing:
+        raise DrError(
+            f"{sheet} has no column {' and no column '.join(missing)}: give a row for each"
+            " photograph, and add the column, rename one in the header, or choose it with"
+            " --column; of two classes, --column probability_referable=NAME chooses the second"
+        )
+    table = take_columns(sheet)
+    for column in table:
+        table[column] = read_words(column, table[column])
+    if "age" in table:  # 64 anos
+        table["age"] = table["age"].str.extract(r"^(\d+)", expand=False).fillna("")
+    return table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
+
+
+def _read_column(file: str, cells: pd.Series) -> pd.Series:
+    """Read the numbers of a column, NaN where a cell is empty, or its words."""
+    allowed, words = ALLOWED[cells.name]
+    has_words = cells.name in ("split", "data_kind")
+    values = cells if has_words else read_numbers(cells)
+    is_known = values.isin(allowed) if allowed else np.isfinite(values)
+    refuse_cells(file, cells, ~is_known & (has_words | (cells != "")), words)
+    return values
+
+
+def add_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns that all evaluations read, derived from the existing ones."""
+    table = table.copy()
+    if set(OF_GRADES) <= set(table):
+        five = table[OF_GRADES].to_numpy()
+        is_known = ~np.isnan(five).any(axis=1)
+        likeliest = np.nan_to_num(five).argmax(axis=1)
+        table["predicted_grade"] = np.where(is_known, likeliest, np.nan)
+        summed = pd.Series(np.clip(sum_referable(five), 0, 1), table.index)
+        table[OF_REFERABLE] = table.get(OF_REFERABLE, summed).fillna(summed)
+    if "grade" in table:
+        grade = table["grade"]
+        referable = (grade >= REFERABLE_FROM).astype(float).where(grade.notna())
+        table["referable"] = table.get("referable", referable).fillna(referable)
+    return table
+
+
+def find_only(table: pd.DataFrame, column: str) -> str:
+    """Find the only text in a column; empty if there are several or none."""
+    values = table[column].unique() if column in table else []
+    return values[0] if len(values) == 1 else ""
+
+
+def _check_probabilities(name: str, table: pd.DataFrame) -> None:
+    refuse = partial(refuse_rows, name)
+    p = table[OF_REFERABLE]
+    five = table.reindex(columns=OF_GRADES)
+    given = five.assign(p=p)
+    refuse(
+        ((given < 0) | (given > 1)).any(axis=1),
+        "a probability is outside 0 to 1: divide percentages by 100, of logits give the sigmoid "
+        "(of five the softmax), and leave a missing one empty",
+    )
+    refuse(five.isna().sum(axis=1).between(1, 4), "one of the five probabilities is missing")
+    refuse(
+        (five.sum(axis=1, min_count=1) - 1).abs() > ROUNDING,
+        "the five probabilities do not add up to 1: of logits give the softmax; else give "
+        "probability_referable instead, and leave these five columns out",
+    )
+    refuse(
+        (sum_referable(five.to_numpy()) - p).abs() > ROUNDING,
+        "probability_referable is not the sum of probability_2 to probability_4: correct it, or "
+        "leave these five columns out",
+    )
+    refuse(
+        (table["split"] == "train") & p.notna(),
+        "predictions of training photographs may not be evaluated",
+    )
+
+
+def _check_labels(name: str, table: pd.DataFrame, is_gradable: pd.Series) -> None:
+    refuse = partial(refuse_rows, name)
+    p = table[OF_REFERABLE]
+    grade = table.get("grade", pd.Series(np.nan, table.index))
+    is_used = table["split"].isin(["validation", "test"]) & is_gradable
+    refuse(
+        (grade >= REFERABLE_FROM) & (table["referable"] == 0),
+        "grade and referable contradict each other: grades 2 to 4 are referable; correct one of "
+        "the two, or leave out the column grade",
+    )
+    refuse(
+        is_used & p.isna() & (table.get("reason", "") == ""),
+        "no probability: give one, or say why not in the column reason",
+    )
+    refuse(
+        is_used & p.notna() & table["referable"].isna(),
+        "a probability without a label: give grade or referable, or gradable 0 where the "
+        "photograph cannot be graded",
+    )
+    is_synthetic = table.get("data_kind", table["split"]) == "synthetic"
+    refuse(
+        is_synthetic & ~is_synthetic.all(),
+        "synthetic and real photographs cannot be pooled",
+    )
+    if "eye" in table:
+        eyes = table[
+            table["split"].isin(SIDES) & (table["eye"] != "") & table["referable"].notna()
+        ]
+        keys = [name for name in ("patient_id", "eye", "visit") if name in eyes]
+        labels = [name for name in ("grade", "referable") if name in eyes]
+        refuse(
+            _count_in(eyes, keys, labels).gt(1).any(axis=1),
+            "an eye of a patient has two labels: name the visits in a column visit, or keep one",
+        )
+
+
+def _check_leaks(name: str, table: pd.DataFrame) -> None:
+    """Refuse unknown patients, copies, and a patient or a group in two splits."""
+    refuse = partial(refuse_rows, name)
+    refuse(find_spellings(table["patient_id"]), SPELT)
+    refuse(table["image_id"] == "", "image_id is empty")
+    refuse(
+        (table["patient_id"] == "") & (table["split"] != REJECTED),
+        "patient_id is empty, or means unknown",
+    )
+    leak = "is in two splits: training data leak into the evaluation"
+    is_copy = table["image_id"].duplicated(keep=False)
+    differs = table[is_copy].groupby("image_id").nunique().gt(1).any()
+    kinds = table[is_copy].nunique()[differs[differs].index].loc[lambda count: count <= 20]
+    names = [name.removeprefix(OWN) for name in kinds.index.difference(ALLOWED)]
+    if {"patient_id", "eye"} & set(differs.index[differs]):
+        refuse(is_copy, "photographs of two eyes share an image_id: give each its own")
+    if names:
+        refuse(
+            is_copy,
+            f"a photograph is listed once for each {' and '.join(names)}: write a file for each "
+            "(of folds add --folds), or keep one row per photograph",
+        )
+    refuse(_count_in(table, "image_id", "split") > 1, f"a photograph {leak}")
+    refuse(
+        is_copy, "a photograph is listed more than once: remove augmented copies and padding"
+    )
+    used = table[table["split"].isin(SIDES)]
+    refuse(_count_in(used, "patient_id", "split") > 1, f"a patient {leak}")
+    if "group" in used:
+        named = used[used["group"] != ""]
+        refuse(
+            _count_in(named, "group", "split") > 1,
+            f"a group of patients who share a picture {leak}; if the column means something else "
+            f"({named['group'].nunique()} values of {named['patient_id'].nunique()} patients), "
+            "rename it",
+        )
+
+
+def _count_in(table: pd.DataFrame, keys, column):
+    """Count the distinct values of a column in each group, by row."""
+    return table.groupby(keys)[column].transform("nunique")
