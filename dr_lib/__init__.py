@@ -8,7 +8,7 @@ prepared     prepare, Prepared, open_sample
 hardware     probe, choose, Request, activate
 training     TrainingConfig, train_once, build_model
 runs         Run, Monitor, run_study, read_runs
-report       open_rows, Page, training_time, plot_training_time, plot_history, answer_training
+report       open_rows, Page, groups, plot_training_time, plot_history, answer_training
 
 The folders, from the ground up (docs/architecture.md):
 
@@ -47,7 +47,7 @@ _HOMES = {  # of each name of the front door
     "read_runs": "runs.row",
     "open_rows": "report.rows",
     "Page": "report.page",
-    "training_time": "report.training_time",
+    "groups": "report.groups",
     "plot_training_time": "report.figures",
     "plot_history": "report.figures",
     "answer_training": "report.answer",
@@ -82,7 +82,7 @@ def __getattr__(name):
     from importlib import import_module
 
     home = import_module(f"dr_lib.{_HOMES[name]}")
-    value = getattr(home, name, home)  # training_time is a module
+    value = getattr(home, name, home)  # groups is a module
     value.__doc__ += _EXAMPLES.get(name, "")
     globals()[name] = value
     return value

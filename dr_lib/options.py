@@ -73,7 +73,7 @@ PARAMETERS = click.option(
     "parameters",
     nargs=2,
     multiple=True,
-    help="name and value of a notebook parameter, such as allow mode or published false",
+    help="name and value of a notebook parameter, such as pool driver or published false",
 )
 SHEET = click.option(
     "--sheet", default="", help="sheet to read, where several have the columns"

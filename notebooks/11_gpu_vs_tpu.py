@@ -15,7 +15,7 @@
 # %% tags=["parameters"]
 # rows
 runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
-allow: str = ""  # columns in which rows may differ, such as mode,image_size
+pool: str = ""  # columns that tell no groups apart, such as driver, comma separated
 only: str = ""  # rows to choose by their values, written as docs/studies.md shows
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # energy
@@ -96,7 +96,7 @@ rows = open_rows(
     runs,
     root,
     default="papermill_runs/demo",
-    allow=allow,
+    pool=pool,
     only=only,
     exclude=exclude,
 )
@@ -111,7 +111,7 @@ if rows.num_others:
 # Figure 1 and the intervals come from these rows, one per run.
 
 # %%
-finished.filter(["place", "repetition", "train_s", "steady_epoch_s", "disturbed"])
+finished.filter(["group", "repetition", "train_s", "steady_epoch_s", "disturbed"])
 
 # %% tags=["title"]
 words = "How long does training take?"
@@ -122,63 +122,53 @@ page.title(words, PAPERS["A"] if published else None, selection)
 # %% [markdown]
 # ## Method
 #
-# Rows are pooled only if data, model, mode, parameters and code agree. The levels of a study's own
-# factors, and of columns that `allow` names, stand side by side; `only` chooses rows. Ratios are of
-# arithmetic means, with Welch's interval of the logarithms. A resumed run is not timed. A run is
-# disturbed if others took more than 10 % of the CPU or if it stood still: its point is hollow, and
-# it counts unless `exclude` names it. A cold run, the first of its kind since the machine's boot,
-# has a line of its own and is in no ratio.
+# Rows of one group agree in all that they did, with what and where; a group is named by what
+# differs from the others, and `pool` joins groups on purpose. Means are geometric, as what disturbs
+# a run multiplies its time. A mean has the interval of its sessions, or of the runs of a single
+# one. Groups of one machine are compared run by run, two machines by the medians of sessions. A
+# resumed run is not timed, nor a cold one, the first of its kind since the machine's boot, where
+# warm ones are. A run is disturbed if others took more than 10 % of the CPU: its point is hollow,
+# and it counts unless `exclude` names it.
 
 # %% [markdown] tags=["heading"]
 # ## Result · Resultado
 
 # %% tags=["report"]
-from dr_lib import training_time
+from dr_lib import groups
 
-factors = selection.factors
-environments = training_time.compare_environments(finished, factors)
+table = groups.tabulate_groups(selection, ["train_s", "steady_epoch_s"])
 page.table(
-    environments.drop(columns="place", errors="ignore"),
-    "environments",
-    "Training time and test scores of each environment, mean [95 % interval].",
-    own=factors,
-    columns=["environment", *factors, "n", "sessions", "disturbed", "train_s", "steady_epoch_s"]
-    + ["scored", "metric_auc_test", "metric_kappa_test"],
+    table,
+    "groups",
+    "Training time and test scores of each group, mean [95 % interval].",
+    columns=["group", "n", "sessions", "disturbed", "train_s", "steady_epoch_s"]
+    + ["metric_auc_test", "metric_kappa_test"],
+)
+
+# %% tags=["report"]
+parts = groups.tabulate_groups(selection, ["train_s", "setup_s", "first_step_s"])
+page.table(
+    parts,
+    "seconds",
+    "Seconds of a run, and of its parts, mean [95 % interval].",
+    columns=["group", "n", "setup_s", "train_s", "first_step_s"],
 )
 
 # %% [markdown]
-# The ratio of two machines is one of their hardware only where their software is alike, and means
-# something only where their models are equal: the 90 % interval of the difference of the test AUCs
-# lies within 0.02. Two stacks on one machine show what the software does.
+# Groups that did other work have no ratio. A ratio is of all that the two differ in; it counts only
+# where their models are equal: the 90 % interval of the difference of their AUCs lies within 0.02.
 
 # %% tags=["report"]
-page.stacks(selection.timed, ["place"])
-places = training_time.compare_places(selection.timed, factors)
+ratios = groups.compare_groups(selection, "train_s")
 page.table(
-    places,
+    ratios,
     "ratios",
-    "Training times of each two places, and what their ratio is of [95 % interval].",
-    columns=["slower", "faster", "n", "times_as_long", "ratio_of", "auc_difference", "models"],
+    "Training times of each two groups of equal work [95 % interval, 90 % of AUCs].",
+    columns=["slower", "faster", "n", "times_as_long", "differs_in", "auc_difference"],
 )
 
 # %% tags=["report"]
-page.energy(selection.timed, ["environment", *factors], g_per_kwh)
-
-# %% [markdown]
-# A faster mode counts only if its mean AUC is equivalent to that of mode *paper*: two one-sided
-# tests at 5 % each, margin 0.02.
-
-# %% tags=["report"]
-if len(modes := training_time.compare_modes(selection)):
-    page.table(
-        modes,
-        "modes",
-        "Modes on one machine: AUC, speed relative to mode paper [95 % interval], and whether "
-        "the speed counts.",
-        own=factors,
-    )
-else:
-    print("only one mode: run notebook 10 with another mode, and allow mode")
+page.energy(selection.timed, ["group"], g_per_kwh)
 
 # %% tags=["report"]
 from dr_lib.claims.page import show_claims
@@ -194,9 +184,9 @@ if published:
 # %% tags=["answer"]
 from dr_lib import answer_training, plot_training_time
 
-answer = answer_training(selection, environments, places, lang, published=published)
+answer = answer_training(selection, table, ratios, lang, published=published)
 theirs = list_printed("A") if published else None
-figure = plot_training_time(finished, lang, published=theirs)
+figure = plot_training_time(selection.timed, lang, published=theirs)
 words = (
     "Time of one training: mean and 95 % interval; small points are single runs, hollow if "
     "disturbed."

@@ -13,7 +13,7 @@
 # %% tags=["parameters"]
 # rows
 runs: str = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"  # with rows
-allow: str = ""  # columns in which pooled requests may differ, such as commit, comma separated
+pool: str = ""  # columns that tell no groups apart, such as driver, comma separated
 only: str = ""  # rows to choose by their values, written as docs/studies.md shows
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
@@ -101,7 +101,7 @@ rows = open_rows(
     runs,
     root,
     default=default,
-    allow=allow,
+    pool=pool,
     only=only,
     exclude=exclude,
 )
@@ -155,7 +155,6 @@ page.table(
     "Times of a request, mean [95 % interval] over n runs.",
     columns=names,
 )
-page.stacks(timed, ["model", "format", "image_size"])
 
 # %% tags=["report"]
 from dr_lib.serving.costs import KINDS

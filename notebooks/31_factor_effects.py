@@ -15,7 +15,7 @@
 # %% tags=["parameters"]
 # rows
 runs: str = "papermill_runs/scenarios_small"  # folders with rows; a demo if there are none
-allow: str = ""  # columns in which rows may differ, such as mode,image_size
+pool: str = ""  # columns that tell no groups apart, such as driver, comma separated
 only: str = ""  # rows to choose by their values, written as docs/studies.md shows
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
@@ -102,8 +102,8 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     runs = "papermill_runs/scenarios_demo"
-rows = open_rows(PAPERS["C"], runs, root, default=runs, allow=allow, only=only, exclude=exclude)
-FACTORS = PAPERS["C"].design
+rows = open_rows(PAPERS["C"], runs, root, default=runs, pool=pool, only=only, exclude=exclude)
+FACTORS = list(PAPERS["C"].design)
 if rows.table.empty:
     command = write_lasting_command("run", "papermill_runs/scenarios_small.yaml")
     raise SystemExit(f"no rows of notebook 30 below the folders: {command} makes them")
@@ -157,11 +157,11 @@ page.table(design, "design", "Factors and their levels.")
 # ## Configure · Configurar
 
 # %% [markdown] tags=["en"]
-# Rows are pooled only if data, batch size, epochs and commit agree. If a machine has a price, each
-# run is priced by the hour, with the date of the price.
+# Rows of one scenario agree in all that they did, with what and where. If a machine has a price,
+# each run is priced by the hour, with the date of the price.
 
 # %% [markdown] tags=["pt"]
-# Linhas só são reunidas se dados, lote, épocas e commit coincidem. Se a máquina tem preço, cada
+# As linhas de um cenário coincidem no que fizeram, com quê e onde. Se a máquina tem preço, cada
 # execução é cobrada por hora, com a data do preço.
 
 # %% tags=["report"]
@@ -256,10 +256,9 @@ else:
         "variation",
         "Allocation of variation; F tests with standard errors HC3.",
     )
-    page.stacks(timed, FACTORS)
 
 # %% tags=["report"]
-from dr_lib.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
+from dr_lib.scenarios.costs import BRL_PER_USD, cost_to_reach, fit_overhead
 
 sums = []
 overhead_s = 0.0
@@ -297,8 +296,6 @@ if is_priced:
 if published:
     finished = price_runs(selection.finished, instance)
     priced = selection._replace(timed=timed, finished=finished)
-    if bill_usd and len(sums):
-        priced = priced._replace(timed=add_bills(priced, [bill_usd]))
     show_claims(page, judge_claims("C", priced))
 
 # %% [markdown]

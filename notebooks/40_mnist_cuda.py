@@ -279,7 +279,7 @@ for name, batch in trainings:
 
 # %%
 from dr_lib.mnist.epochs import compare_like_for_like, tabulate_accuracies
-from dr_lib.report.select import select_runs
+from dr_lib.report.groups import select_runs
 from dr_lib.runs.row import read_row
 
 trained = ("framework", "implementation", "batch_size", "learning_rate", "backend")

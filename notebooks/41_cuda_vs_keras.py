@@ -15,7 +15,7 @@
 # %% tags=["parameters"]
 # rows
 runs: str = "papermill_runs/mnist_cuda"  # folders with rows, separated by commas
-allow: str = ""  # columns in which rows may differ, such as mode,image_size
+pool: str = ""  # columns that tell no groups apart, such as driver, comma separated
 only: str = ""  # rows to choose by their values, written as docs/studies.md shows
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # report
@@ -92,7 +92,7 @@ rows = open_rows(
     runs,
     root,
     default="papermill_runs/mnist_cuda",
-    allow=allow,
+    pool=pool,
     only=only,
     exclude=exclude,
 )
@@ -126,7 +126,7 @@ page.title(
 
 # %% tags=["report"]
 from dr_lib.mnist import figures as mnist
-from dr_lib.report.select import NoRunsError
+from dr_lib.report.groups import NoRunsError
 
 page.figure(
     mnist.plot_cumulative_time(timed, lang, published=printed),

@@ -51,7 +51,7 @@ from tests.studies import write_studies
             {"label": 2026},
             "label is 2026: give a text, in quotes or with",
         ),
-        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: unknown, choose from .* allow, "),
+        ("11_gpu_vs_tpu", {"pools": "mode"}, "pools: unknown, choose from .* pool, "),
     ],
 )
 def test_a_parameter_that_cannot_be_stops_a_notebook(clone, kernel, name, given, message):
@@ -260,13 +260,13 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
 def test_11_of_ones_own_shows_no_paper(clone, kernel):
     """None of the papers' names, columns or numbers stands in the page or a table."""
     write_studies(clone)
-    show_without_paper(clone, kernel, "11_gpu_vs_tpu", "trained", allow="mode")
+    show_without_paper(clone, kernel, "11_gpu_vs_tpu", "trained")
 
 
 @pytest.mark.parametrize(
     ("resumed", "time"),
     [
-        (0, "Um treinamento leva 40 s em local, CPU."),
+        (0, "Um treinamento leva 40 s em CPU."),
         (1, "nenhum tempo conta: retomada após uma parada: seu tempo está em duas partes."),
     ],
 )

@@ -27,8 +27,8 @@ from dr_lib.errors import DrError
 from dr_lib.files import read_yaml, write_json
 from dr_lib.runs.row import read_row, row_path
 from dr_lib.runs.study import PlannedRun, load_study, name_machine, plan_runs
-from dr_lib.statistics.cells import RATIO, Design
 from dr_lib.statistics.intervals import Interval, mean_interval
+from dr_lib.statistics.times import compare_pairs
 from tools.bench import ROOT, find_origin
 from tools.measured import name_warmth
 
@@ -139,8 +139,8 @@ def compare_programs(asked: dict, number: int) -> Figures:
         figures[f"{name}: images per second"] = mean_interval(values)
         figures[f"{name}: compiling [s]"] = single(variants[name].compile_s)
         if name != "mode paper":
-            design = Design([values], [speeds["mode paper"]])
-            figures[f"{name}: times mode paper"] = design.estimate(RATIO).interval()
+            logs = [np.log(pd.Series(each)) for each in (values, speeds["mode paper"])]
+            figures[f"{name}: times mode paper"] = Interval(*compare_pairs(*logs)[:4])
     return figures
 
 

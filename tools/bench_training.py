@@ -25,8 +25,8 @@ import pandas as pd
 from dr_lib import hardware
 from dr_lib.data.prepared.folder import Photographs, Prepared
 from dr_lib.data.prepared.sample import open_sample
-from dr_lib.statistics.cells import RATIO, Design
 from dr_lib.statistics.intervals import mean_interval
+from dr_lib.statistics.times import compare_pairs
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import set_up
 from tests.training.simulation import SIZE, draw_splits
@@ -224,8 +224,8 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
     lines = []
     for variant in variants:
         speed = mean_interval(variant.images_per_s)
-        design = Design([variant.images_per_s], [variants[0].images_per_s])
-        ratio = design.estimate(RATIO).interval()
+        speeds = [each.images_per_s for each in (variant, variants[0])]
+        ratio = compare_pairs(*(np.log(pd.Series(each)) for each in speeds))
         line = {
             "what": variant.name,
             "model": setting["model"],

@@ -13,10 +13,11 @@ import pandas as pd
 
 from dr_lib.code import shorten_commit
 from dr_lib.numbers import write_interval
+from dr_lib.report.groups import measure, write_level
 from dr_lib.report.means import Mean, plot_means
-from dr_lib.report.select import PLAN, WORK, measure, write_level
 from dr_lib.report.style import OURS
 from dr_lib.runs.row import Row, read_row
+from dr_lib.runs.schema import STACK, WORK
 from dr_lib.statistics.intervals import MIN_RUNS, Interval, mean_interval
 from tools.bench import ROOT
 
@@ -40,7 +41,7 @@ def read_measured(folder: Path) -> pd.DataFrame:
         place = {"machine": path.parts[-3], "study": path.parts[-2]}
         rows.append(row | place | {"cold": name_warmth(row)})
     table = pd.DataFrame(rows)
-    table = table.reindex(columns=[*dict.fromkeys([*table, "resumed", *WORK, *PLAN])])
+    table = table.reindex(columns=[*dict.fromkeys([*table, "resumed", *WORK, *STACK])])
     # rows of some notebooks have no mode
     table[TOLD_APART] = table[TOLD_APART].astype(object).fillna("")
     return table
@@ -52,7 +53,7 @@ def list_groups(rows: pd.DataFrame) -> list[tuple[tuple, pd.DataFrame]]:
     The time of a resumed run is in two parts: it is in no mean.
     """
     timed = rows[~rows["resumed"].gt(0)]
-    timed = timed.assign(work=name_work(timed, [*WORK, *PLAN]))
+    timed = timed.assign(work=name_work(timed, [*WORK, *STACK]))
     return [(names[:-1], runs) for names, runs in timed.groupby([*TOLD_APART, "work"])]
 
 

@@ -40,9 +40,7 @@ def show_claims(page: Page, judged: pd.DataFrame) -> None:
             "A claim holds only if the whole 95 % interval satisfies it, and does not hold "
             "only if the whole interval violates it. A claim about every case is judged case "
             "by case; to refute it, the 95 % apply to all intervals together. Rows from "
-            "hardware, data or work other than the paper's are listed but not compared, and "
-            "machines only where their software is alike. Patch versions may differ, and are "
-            "listed too."
+            "hardware, data or work other than the paper's are listed but not compared."
         )
         page.html(write_table(shown, words))
     else:
@@ -60,7 +58,7 @@ def _tabulate(page: Page, judged: pd.DataFrame) -> pd.DataFrame:
     is_portuguese = page.lang == "pt"
     places = []
     for row in judged.itertuples():
-        place = row.place if row.wording == "reading" else page.say(row.place)
+        place = row.reads or page.say(row.place)
         if row.wording in WORDINGS:
             place = page.say(WORDINGS[row.wording]).format(place)
         places.append(place)
@@ -72,5 +70,5 @@ def _tabulate(page: Page, judged: pd.DataFrame) -> pd.DataFrame:
     found = (
         "ours ours_low ours_high n num_satisfied num_parts num_missing num_disturbed verdict"
     )
-    table = table.join(judged.filter([*found.split(), "versions", "reason", "ours_scope"]))
+    table = table.join(judged.filter([*found.split(), "reason", "ours_scope"]))
     return table.assign(verdict=table["verdict"].map(page.say))

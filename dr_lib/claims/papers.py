@@ -16,6 +16,7 @@ PAPERS = {
         "Camargo et al.",
         ("21_export_quantize", "22_serve_and_load"),
         ("exports", "serving_sagemaker"),
+        design={"model": 2},
         select="dr_lib.serving.costs:select_loads",
     ),
     "C": Paper(
@@ -23,15 +24,7 @@ PAPERS = {
         ("30_train_scenario",),
         ("scenarios_cpu", "scenarios_gpu"),
         may_differ=(*FACTORS, "backend"),
-        design=FACTORS,
-        versions={  # source C
-            "tensorflow": "2.14.0",
-            "torch": "2.2.0",
-            "mxnet": "1.9.1",
-            "python": "3.9",
-            "cuda": "11.7",
-        },
-        add_bills="dr_lib.scenarios.costs:add_bills",
+        design={"framework": 3, "dataset": 2, "image_size": 2, "network": 2},
     ),
     "D": Paper(
         "De Felice Lima and Zola",

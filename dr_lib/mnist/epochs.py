@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.report.select import measure
+from dr_lib.report.groups import measure
 from dr_lib.statistics.intervals import Interval, tabulate
 
 IMPLEMENTATIONS = {  # in the order of the legends

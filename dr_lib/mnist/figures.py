@@ -24,7 +24,7 @@ from dr_lib.mnist.epochs import (
     list_runs,
 )
 from dr_lib.numbers import write_number
-from dr_lib.report.select import NoRunsError
+from dr_lib.report.groups import NoRunsError
 from dr_lib.report.style import (
     FRAMEWORK_COLOURS,
     MUTED,

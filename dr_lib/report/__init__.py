@@ -2,9 +2,8 @@
 
 papers       the papers: which notebooks make and read the rows of each
 conditions   rows chosen by their values
-select       what is timed, what is excluded and why, what may differ: once per analysis
+groups       rows grouped by work, stack and hardware; what counts; means and ratios of groups
 rows         the rows of a paper's study, opened: what an analysis begins with
-training_time  environments, sessions, modes, machines: how fast, how well, how many repetitions
 energy       what the GPUs of a run counted, and what that emits
 style        colours, words in two languages, number formats, panels
 means        means with their intervals, beside published ones

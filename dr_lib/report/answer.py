@@ -13,10 +13,11 @@ import pandas as pd
 
 from dr_lib.numbers import write_days, write_interval
 from dr_lib.report.figures import is_paper_work
+from dr_lib.report.groups import Selection
 from dr_lib.report.means import write_times
-from dr_lib.report.select import ALIKE, Selection, list_shown
 from dr_lib.report.style import choose_words
-from dr_lib.report.training_time import count_unlearned
+from dr_lib.statistics.equivalence import is_equivalent
+from dr_lib.statistics.intervals import Interval, has_learned
 
 
 class Number(NamedTuple):
@@ -63,26 +64,26 @@ class Answer(NamedTuple):
 
 def answer_training(
     selection: Selection,
-    environments: pd.DataFrame,
-    places: pd.DataFrame,
+    groups: pd.DataFrame,
+    ratios: pd.DataFrame,
     lang: str = "en",
     *,
     published: bool = True,
 ) -> Answer:
-    """Answer how long one training takes, on two machines where both did the same work.
+    """Answer how long one training takes, in two groups where both did the same work.
 
     Args:
         selection: of the rows.
-        environments: of `compare_environments`.
-        places: of `compare_places`.
+        groups: of `tabulate_groups`.
+        ratios: of `compare_groups`.
         lang: en or pt.
         published: the rows are compared with paper A.
 
     Example:
         >>> from dr_lib.claims.papers import PAPERS
         >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
-        >>> environments = training_time.compare_environments(selection.finished)
-        >>> answer = answer_training(selection, environments, pd.DataFrame())
+        >>> table = groups.tabulate_groups(selection, ["train_s"])
+        >>> answer = answer_training(selection, table, pd.DataFrame())
         >>> answer.sentence[:18]
         'One training takes'
     """
@@ -91,33 +92,29 @@ def answer_training(
     if timed.empty:
         sentence = say("No training has been timed yet.")
         if len(selection.finished):
-            is_finished = selection.excluded["run_id"].isin(selection.finished["run_id"])
-            reasons = map(say, selection.excluded["reason"][is_finished].unique())
+            reasons = sorted(set(map(say, selection.excluded["reason"])))
             words = say("Training runs have finished, but no time counts: {}.")
             sentence = words.format("; ".join(reasons))
         return Answer(sentence)
     limits = list_limits(timed, say, is_other_work=published and not is_paper_work(timed).any())
-    shown = environments.dropna(subset=["train_s"]).iloc[::-1]
-    if len(places):  # the most unlike two that did the same work
-        widest = places.sort_values("times_as_long").iloc[-1]
-        shown = shown.set_index("place").loc[[widest["faster"], widest["slower"]]].reset_index()
-    is_short = environments["environment"].is_unique  # no factor has levels
-    counted = list_shown(selection.finished)
+    shown = groups.dropna(subset=["train_s"]).iloc[::-1]
+    if len(ratios):  # the most unlike two that did the same work
+        widest = ratios.iloc[0]
+        shown = shown.set_index("group").loc[[widest["faster"], widest["slower"]]].reset_index()
     numbers = []
     for _, row in shown.head(2).iterrows():
         mean, bounds = write_times(row, lang)
-        runs = counted[counted["place"] == row["place"]]
-        note = say("n = {}, sessions: {}").format(len(runs), runs["session"].nunique())
-        numbers.append(Number(row["environment" if is_short else "place"], mean, bounds, note))
+        note = say("n = {}, sessions: {}").format(row["n"], row["sessions"])
+        numbers.append(Number(row["group"], mean, bounds, note))
     words = say("One training takes {} on {}.")
     sentence = words.format(numbers[0].text, numbers[0].heading)
-    if len(places):
+    if len(ratios):
         ratio = widest[["times_as_long", "times_as_long_low", "times_as_long_high"]]
         sentence += " " + answer_ratio(numbers[1].heading, ratio, say, lang)
-        if widest["models"] != ALIKE:
+        limits.append(say("The two differ in: {}.").format(widest["differs_in"]))
+        bounds = [widest["auc_difference_low"], widest["auc_difference_high"]]
+        if not is_equivalent(Interval(0, *bounds, 0)):
             limits.append(say("Their models are not shown to be equal."))
-        if widest["unlike"]:
-            limits.append(say("Their software differs, or is not known."))
     return Answer(sentence, numbers, limits=limits, rests=say_rests(timed, say, lang))
 
 
@@ -167,10 +164,10 @@ def list_limits(
         limits.append(say(words))
     if (timed.get("data_kind", pd.Series(dtype=str)) == "synthetic").any():
         limits.append(say("The images are synthetic."))
-    num_unlearned, num_known = count_unlearned(runs)
-    if num_unlearned:
+    lows = runs.get("metric_auc_test_low", pd.Series(dtype=float)).dropna()
+    if num_unlearned := sum(not has_learned(low) for low in lows):
         words = say("In {} of {} runs the model has not been shown to be better than chance.")
-        limits.append(words.format(num_unlearned, num_known))
+        limits.append(words.format(num_unlearned, len(lows)))
     fewest = timed.groupby("environment")["session"].nunique().min()
     if fewest < 3:
         words = say("With {} of 3 sessions on a machine, its next one may differ by more.")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dr_lib.report.select import measure
+from dr_lib.report.groups import measure
 from dr_lib.statistics.intervals import tabulate
 
 

@@ -1,6 +1,5 @@
 """Draw trainings: their history, their time by hardware (figure 1 of paper A)."""
 
-import re
 from collections.abc import Callable
 from textwrap import fill
 
@@ -9,8 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from dr_lib.report.groups import measure
 from dr_lib.report.means import Mean, plot_means
-from dr_lib.report.select import list_shown, measure
 from dr_lib.report.style import (
     ACCELERATOR_COLOURS,
     MUTED,
@@ -37,22 +36,21 @@ def is_paper_work(rows: pd.DataFrame) -> pd.Series:
 
 
 def plot_training_time(
-    finished: pd.DataFrame, lang: str = "en", *, published: pd.DataFrame | None = None
+    timed: pd.DataFrame, lang: str = "en", *, published: pd.DataFrame | None = None
 ) -> Figure:
-    """Draw the mean training time of each place, and those of paper A beside equal work.
+    """Draw the mean training time of each group, and those of paper A beside equal work.
 
     Other work has an axis of its own.
 
     Args:
-        finished: finished rows of a `Selection`, of which those whose times count and cold ones are
-            drawn. Without any the paper stands alone.
+        timed: timed rows of a `Selection`. Without any the paper stands alone.
         lang: en, or pt with decimal commas.
         published: the paper's means, of `claims.list_printed`.
 
     Example:
         >>> from dr_lib.claims.papers import PAPERS
         >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
-        >>> figure = plot_training_time(selection.finished)
+        >>> figure = plot_training_time(selection.timed)
         >>> figure.savefig("figure_1.png")
     """
     say = choose_words(lang)
@@ -62,23 +60,22 @@ def plot_training_time(
         interval = Interval(60 * row.value, np.nan, np.nan, 1)
         label = f"{row.hardware}\n{say(row.authors)}"
         panels[theirs].append(Mean(label, interval, THEIRS))
-    if "train_s" in finished:
-        timed = list_shown(finished).dropna(subset=["train_s"]).reset_index(drop=True)
-        is_like = is_paper_work(timed) & (published is not None)
-        for (place, is_theirs), rows in timed.groupby(["place", is_like]):
-            label, words = _name_work(place, rows, say)
-            count = say("n = {}, sessions: {}").format(len(rows), rows["session"].nunique())
-            if is_theirs:  # the paper's, as we read it
-                count = f"{name(PAPER_WORK['model'])}; {count}"
-            accelerator = rows["accelerator"].iloc[0][:3].lower()
-            mean = Mean(
-                f"{fill(label, 30)}\n{count}",
-                measure("train_s", rows),
-                ACCELERATOR_COLOURS.get(accelerator, ACCELERATOR_COLOURS["gpu"]),
-                rows["train_s"],
-                rows["disturbed"],
-            )
-            panels.setdefault(theirs if is_theirs else words, []).append(mean)
+    timed = timed.dropna(subset=["train_s"]) if "train_s" in timed else timed[:0]
+    for _, rows in timed.groupby("group") if len(timed) else ():
+        count = say("n = {}, sessions: {}").format(len(rows), rows["session"].nunique())
+        panel = _name_work(rows.iloc[0], say)
+        if published is not None and is_paper_work(rows).all():  # the paper's, as we read it
+            count = f"{name(PAPER_WORK['model'])}; {count}"
+            panel = theirs
+        accelerator = rows["accelerator"].iloc[0][:3].lower()
+        mean = Mean(
+            f"{fill(rows['system'].iloc[0], 30)}\n{count}",
+            measure("train_s", rows),
+            ACCELERATOR_COLOURS.get(accelerator, ACCELERATOR_COLOURS["gpu"]),
+            rows["train_s"],
+            rows["disturbed"],
+        )
+        panels.setdefault(panel, []).append(mean)
     return plot_means(panels, lang)
 
 
@@ -109,12 +106,11 @@ def plot_history(history: pd.DataFrame, kind: str) -> Figure:
     return figure
 
 
-def _name_work(place: str, rows: pd.DataFrame, say: Callable[[str], str]) -> tuple[str, str]:
-    """Name a place without the levels that its work has, and that work."""
-    model, size, epochs, kind = rows.reindex(columns=list(PAPER_WORK)).astype(object).iloc[0]
-    parts = [name(model)]
-    if pd.notna(size):
-        parts += [f"{size} px", say("{} epochs").format(epochs)]
-    if kind == "synthetic":
+def _name_work(row: pd.Series, say: Callable[[str], str]) -> str:
+    """Name the work of a row: network, size, epochs, and what else tells groups apart."""
+    parts = [name(row.get("model"))]
+    if pd.notna(row.get("image_size")):
+        parts += [f"{row['image_size']} px", say("{} epochs").format(row.get("epochs"))]
+    if row.get("data_kind") == "synthetic":
         parts.append(say("synthetic"))
-    return re.sub(rf", ({'|'.join(PAPER_WORK)}) [^,]+", "", place), ", ".join(parts)
+    return ", ".join([*parts, *filter(None, [row["work"]])])

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from html import escape as escape_html
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -24,19 +23,8 @@ from dr_lib.numbers import (
 )
 from dr_lib.report.answer import Answer
 from dr_lib.report.energy import summarise_energy
+from dr_lib.report.groups import Selection
 from dr_lib.report.rows import Paper
-from dr_lib.report.select import (
-    ALIKE,
-    ARITHMETIC,
-    PLAN,
-    RUN,
-    WARMTH,
-    WORK,
-    Selection,
-    judge_models,
-    list_runs,
-    write_unlike,
-)
 from dr_lib.report.style import (
     HALF,
     IMAGES,
@@ -49,7 +37,9 @@ from dr_lib.report.style import (
     translate,
     write_figure,
 )
+from dr_lib.runs import schema
 
+RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
 COMMITS = ("commit", "code_sha256", "model_code_sha256", "notebook_sha256")
 COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
 # columns of probabilities, with three decimals
@@ -110,7 +100,7 @@ class Page:
             processors = ", ".join(_list_values(rows, "cpu"))
             places = "; ".join(environments) + (f" ({processors})" if processors else "")
             facts.append(say("measured on {}").format(places))
-        num_runs = len(list_runs(rows))
+        num_runs = len(rows)
         counts = {0: say("no run of ours yet"), 1: say("one run")}
         facts.append(counts.get(num_runs, say("{} runs").format(num_runs)))
         facts.append(write_days(_list_values(rows, "started_at"), self.lang))
@@ -119,12 +109,6 @@ class Page:
             SAMPLE if "task" in rows else IMAGES
         )  # trainings on fundus photographs have a task
         self.heading(words, facts, notice if is_synthetic else "")
-        if selection.others:
-            words = "Only the newest kind of run is analysed; choose another with only: {}."
-            self.note(words, selection.others)
-        for warmth in _list_values(selection.finished, "warmth"):
-            if warmth in WARMTH:
-                self.findings([f"{say(WARMTH[warmth]).capitalize()}."])
 
     def heading(self, words: str, facts: Sequence[str], notice: str = "") -> None:
         """Show the page's title below one line of facts, and a notice.
@@ -147,7 +131,8 @@ class Page:
 
     def section(self, words: str) -> None:
         """Start a section that only some reports have."""
-        display(Markdown(f"## {self.say(words)}"))
+        title = self.say(words)
+        display(HTML(f"<h2>{title}</h2>"), metadata={"section": title})
 
     def html(self, text: str) -> None:
         """Show HTML."""
@@ -172,13 +157,8 @@ class Page:
         if (number := row.get(f"{column}_counted", 0)) > 0:
             return self.say("{} of {}").format(f"{number * row[column]:.0f}", f"{number:.0f}")
         text = write_span(row, column, self.lang)
-        notes = []
-        if isinstance(scope := row.get(f"{column}_scope"), str):
-            notes += map(self.say, scope.split("; "))
-        if (number := row.get(f"{column}_left_out", 0)) > 0:
-            words = self.say("without {} outliers, {} with them")
-            notes.append(words.format(f"{number:.0f}", self.number(row[f"{column}_over_all"])))
-        return f"{text} ({'; '.join(notes)})" if notes else text
+        scope = row.get(f"{column}_scope")
+        return f"{text} ({self.say(scope)})" if isinstance(scope, str) else text
 
     def figure(
         self, figure: Figure, name: str, caption: str, *values: object, is_ours: bool = True
@@ -245,35 +225,6 @@ class Page:
         number = f"<strong>{self.say('Table')} {self._counts['Table']}.</strong>"
         self.html(write_table(shown, f"{number} {escape_html(words, quote=False)}"))
 
-    def stacks(self, timed: pd.DataFrame, keys: Sequence[str]) -> None:
-        """Say where the software or the models of several machines differ, and what is unknown.
-
-        Args:
-            timed: timed rows of a `Selection`.
-            keys: columns that tell apart what machines are compared in.
-        """
-        if timed.empty:
-            return
-        if timed.reindex(columns=ARITHMETIC).isna().any(axis=None):
-            self.note(
-                "The arithmetic of these rows is not known: no ratio is of hardware alone."
-            )
-        cells = [
-            [rows] for _, rows in timed.groupby(list(keys)) if rows["machine"].nunique() > 1
-        ]
-        if unlike := write_unlike(cells):
-            words = (
-                "The software of the machines differs, or is unknown, in {}: a ratio of their "
-                "times is of stack and hardware."
-            )
-            self.note(words, unlike)
-        pairs = [[rows for _, rows in list_runs(cell).groupby("machine")] for (cell,) in cells]
-        compared = [judge_models(*pair) for sides in pairs for pair in combinations(sides, 2)]
-        unequal = [models.words for models in compared if models.verdict != ALIKE]
-        if unequal:
-            words = "In {} of {} pairs of machines models are not shown to be equal: {}."
-            self.note(words, len(unequal), len(compared), unequal[0])
-
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show the energy that runs used, from `summarise_energy`."""
         self.table(
@@ -296,7 +247,9 @@ class Page:
         given = set(selection.runs) - set(COMMITS)
         parameters = [
             name
-            for name in dict.fromkeys([*WORK, *PLAN, *varied, "cold", "disturbed"])
+            for name in dict.fromkeys(
+                [*schema.WORK, *schema.STACK, *varied, "cold", "disturbed"]
+            )
             if name in given
         ]
         alike = [name for name in parameters if runs[name].nunique(dropna=False) == 1]
@@ -315,7 +268,7 @@ class Page:
         )
         results = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
         listed = [name for name in [*listed, *results] if name in runs]
-        shown = list_runs(runs)[listed]
+        shown = runs[listed]
         if "run_id" in shown:
             names = shown["run_id"].str.extract(RUN)
             if names["machine"].nunique(dropna=False) == 1:  # the page names it at its top
@@ -324,7 +277,7 @@ class Page:
             shown,
             "runs_timed",
             "Every finished run: its own settings, times and scores [95 % interval].",
-            own=varied,
+            own=[*varied, *parameters],
         )
         versions = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
         texts = {name: ", ".join(_list_values(runs, name)) for name in (*COMMITS, *versions)}
@@ -345,7 +298,7 @@ class Page:
     ) -> pd.DataFrame:
         """Format a table, as for `table`, for reading: cells are text, bounds stand in brackets."""
         shown = {}
-        ends = ("_low", "_high", "_counted", "_scope", "_left_out", "_over_all")
+        ends = ("_low", "_high", "_counted", "_scope")
         for column in columns or table:
             # it says more of another column
             base = next((column.removesuffix(end) for end in ends if column.endswith(end)), "")

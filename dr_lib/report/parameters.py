@@ -16,7 +16,7 @@ class Analysis(Page):
     """Parameters of notebook 41, which the other analyses have, too."""
 
     runs: PathText
-    allow: str
+    pool: str
     only: str
     exclude: str
     published: bool

@@ -12,7 +12,7 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.files import split_paths
 from dr_lib.report.conditions import Condition
-from dr_lib.report.select import Selection, list_columns, select_runs, write_level
+from dr_lib.report.groups import Selection, list_pooled, select_runs, write_level
 from dr_lib.runs.row import read_rows, read_runs
 
 
@@ -24,11 +24,10 @@ class Paper(NamedTuple):
     studies: tuple[str, ...]  # their study files: together they judge each of its claims
     task: str = ""  # of its rows, where its notebooks have several
     may_differ: tuple[str, ...] = ()  # columns in which rows of its study differ on purpose
-    design: tuple[str, ...] = ()  # one cell of its design has one level of each
-    versions: Mapping[str, str] = MappingProxyType({})  # that it names
+    # one cell of its design has one level of each of these columns, of so many
+    design: Mapping[str, int] = MappingProxyType({})
     select: str = ""  # selects its rows otherwise than `select_runs`
     derive: str = ""  # adds the columns that its claims speak of
-    add_bills: str = ""  # adds what was paid
 
 
 class Rows(NamedTuple):
@@ -37,7 +36,7 @@ class Rows(NamedTuple):
     folders: list[Path]
     table: pd.DataFrame
     exclude: list[str]
-    may_differ: list[str]
+    pool: list[str]
     selection: Selection
     num_others: int  # rows of the paper's notebooks that are of another task
 
@@ -54,7 +53,7 @@ def open_rows(
     root: Path,
     *,
     default: str = "",
-    allow: str = "",
+    pool: str = "",
     only: str = "",
     exclude: str = "",
 ) -> Rows:
@@ -65,7 +64,7 @@ def open_rows(
         runs: folders with rows, as `join_paths` writes them.
         root: of the repository, from which folders are named.
         default: these folders may be missing: without rows an analysis shows the paper alone.
-        allow: columns in which rows may differ beside the paper's factors, separated by commas.
+        pool: columns of the identity that tell no groups apart, separated by commas.
         only: values that rows must have, such as epochs=20,model=mobilenet.
         exclude: marks of runs whose times do not count, separated by commas.
 
@@ -87,11 +86,10 @@ def open_rows(
     if rows.empty:  # the paper's, else its notebooks' other task
         rows = list_paper_rows(paper, table, task="")
     excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-    allowed = list_columns(allow, table)
-    selection = select_paper(paper, rows, folders, exclude=excluded, allowed=allowed)
+    pooled = list_pooled(pool, table)
+    selection = select_paper(paper, rows, folders, exclude=excluded, pool=pooled)
     num_others = len(list_paper_rows(paper, table, task="")) - len(rows)
-    may_differ = [*paper.may_differ, *allowed]
-    return Rows(folders, rows, excluded, may_differ, selection, num_others)
+    return Rows(folders, rows, excluded, pooled, selection, num_others)
 
 
 def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
@@ -137,11 +135,11 @@ def select_paper(
     folders: Sequence[Path],
     *,
     exclude: Collection[str] = (),
-    allowed: Collection[str] = (),
+    pool: Collection[str] = (),
 ) -> Selection:
     """Select the rows of a paper's study, see `select_runs`, or in the paper's own way."""
     may_differ = paper.may_differ
     if paper.select:
         select = load(paper.select)
-        return select(rows, *folders, exclude=exclude, may_differ=[*may_differ, *allowed])
-    return select_runs(rows, exclude=exclude, may_differ=may_differ, allowed=allowed)
+        return select(rows, *folders, exclude=exclude, pool=pool)
+    return select_runs(rows, exclude=exclude, pool=pool, may_differ=may_differ)

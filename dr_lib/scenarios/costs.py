@@ -1,14 +1,12 @@
 """Compare the formula's cost of paper C's runs with a bill; find the cost of an accuracy."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from dr_lib.report.select import Selection
-from dr_lib.runs.prices import PriceError, price_runs, price_seconds
+from dr_lib.runs.prices import PriceError, price_seconds
 
 BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given
 
@@ -59,30 +57,3 @@ def cost_to_reach(row: Mapping[str, Any], accuracy: float, overhead_s: float = 0
             train_s = row["train_s"] - sum(row["epoch_s"][num_epochs:])
             return price_seconds(row["usd_per_hour"], train_s, row["setup_s"], overhead_s)
     return math.nan
-
-
-def add_bills(selection: Selection, bills_usd: Sequence[float]) -> pd.DataFrame:
-    """Add bills to the timed runs.
-
-    Args:
-        selection: runs; a bill is for those that are not timed, too.
-        bills_usd: one for all runs, or several, each for as many of them: of studies that were
-            repeated.
-
-    Returns:
-        The timed runs, on each one of the bills: `study_bill_usd`, as of five runs of every
-        scenario, which the paper's was of, and `formula_share_of_bill`.
-
-    Raises:
-        PriceError: no run has finished or has a price, or they cost more by their prices.
-    """
-    finished = price_runs(selection.finished)
-    fit_overhead(finished, sum(bills_usd))
-    paid = finished[finished["usd_per_hour"] > 0]
-    timed = selection.timed
-    bill_usd = np.resize(bills_usd, len(timed))
-    runs_of_a_bill = len(paid) / len(bills_usd)
-    return timed.assign(
-        study_bill_usd=bill_usd * 5 * paid["scenario"].nunique() / runs_of_a_bill,
-        formula_share_of_bill=paid["formula_usd"].mean() * runs_of_a_bill / bill_usd,
-    )

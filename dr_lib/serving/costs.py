@@ -14,12 +14,21 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from dr_lib.errors import DrError
-from dr_lib.report.select import Selection, measure, select_runs
+from dr_lib.report.groups import Selection, measure, select_runs
 from dr_lib.runs.prices import PriceError, find_price
 from dr_lib.statistics.intervals import Interval, tabulate
 
 # what tells endpoints apart
-KINDS = ("machine", "environment", "instance_type", "model", "format", "image_size", "threads")
+KINDS = (
+    "group",
+    "machine",
+    "environment",
+    "instance_type",
+    "model",
+    "format",
+    "image_size",
+    "threads",
+)
 # endpoints of one network do the same work
 NETWORK = ["model", "image_size"]
 TIMES = ("round_trip_ms", "decode_ms", "predict_ms")
@@ -49,16 +58,16 @@ def select_loads(
     runs: pd.DataFrame,
     *_: Path,
     exclude: Collection[str] = (),
-    may_differ: Collection[str] = (),
+    pool: Collection[str] = (),
 ) -> Selection:
-    """Select the rows of notebooks 21 and 22: those of one kind must agree, see `select_runs`.
+    """Select the rows of notebooks 21 and 22, see `select_runs`.
 
     `predict_usd_per_million` is added, of predicting alone on a machine that is never idle.
     """
     known = runs.reindex(columns=["usd_per_hour", "predict_ms"]).astype(float)
     usd = usd_per_million(known["usd_per_hour"], known["predict_ms"])
     runs = runs.assign(predict_usd_per_million=usd)
-    return select_runs(runs, within=KINDS, exclude=exclude, may_differ=may_differ)
+    return select_runs(runs, exclude=exclude, pool=pool)
 
 
 def summarise_times(timed: pd.DataFrame, instance: str = "") -> pd.DataFrame:
@@ -102,8 +111,7 @@ def tabulate_latencies(published: pd.DataFrame) -> pd.DataFrame:
     table = values[["predict_ms", "round_trip_ms"]].dropna()
     table["predict_ms_sd"] = deviations["predict_ms"]
     table = table.reset_index()
-    prices = printed[printed["column"] == "usd_per_hour"].set_index("instance")["value"]
-    table["usd_per_hour"] = table["instance"].map(prices)
+    table["usd_per_hour"] = [find_price(name).usd_per_hour for name in table["instance"]]
     usd = usd_per_million(table["usd_per_hour"], table["predict_ms"])
     return table.assign(usd_per_million_never_idle=usd)
 

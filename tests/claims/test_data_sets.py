@@ -75,9 +75,7 @@ def test_another_training_than_the_authors_is_not_compared(changes, unmet):
     judged = judge_data_sets(pd.DataFrame([row]), {name: training}).set_index("id").loc["E1"]
     if unmet:
         assert judged["verdict"] == "not comparable"
-        assert re.fullmatch(
-            f"eyepacs → eyepacs vs {unmet}".replace("|", "[|]"), judged["reason"]
-        )
+        assert re.fullmatch(f"it differs in {unmet}".replace("|", "[|]"), judged["reason"])
     else:
         assert judged["verdict"] == "holds"
 
@@ -99,5 +97,5 @@ def test_a_data_set_is_photographs_that_are_said_to_be_its(tmp_path):
     assert judge_ensemble(tmp_path, dataset="eyepacs").loc["E1", "verdict"] != "not comparable"
     drawn = judge_ensemble(tmp_path, dataset="eyepacs", data_kind="synthetic")
     assert drawn.loc["E1", "verdict"] == "not comparable"
-    assert drawn.loc["E1", "reason"].endswith("vs data_kind=photographs")
+    assert drawn.loc["E1", "reason"].endswith("differs in data_kind=photographs")
     assert judge_ensemble(tmp_path).loc["E1", "verdict"] != "undecided"

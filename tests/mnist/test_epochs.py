@@ -12,7 +12,7 @@ from dr_lib.mnist.epochs import (
     summarise_training,
     tabulate_accuracies,
 )
-from dr_lib.report.select import select_runs
+from dr_lib.report.groups import select_runs
 
 ROW = {
     "status": "ok",

@@ -10,7 +10,7 @@ from dr_lib.mnist.figures import (
     plot_speed_up,
     plot_time_to_accuracy,
 )
-from dr_lib.report.select import NoRunsError
+from dr_lib.report.groups import NoRunsError
 from tests.mnist.test_epochs import T4, make_run, make_timed
 from tests.report.reading import is_whole, timed_runs, words
 

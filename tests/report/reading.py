@@ -1,6 +1,4 @@
-"""Read a figure back: the words and lines that stand in it, from rows that are timed however
-unlike they are.
-"""
+"""Read a figure back: the words and lines that stand in it."""
 
 import html
 import re
@@ -8,12 +6,12 @@ from html.parser import HTMLParser
 
 import pandas as pd
 
-from dr_lib.report.select import PLAN, WORK, select_runs
+from dr_lib.report.groups import select_runs
 
 
 def timed_runs(rows) -> pd.DataFrame:
     """The rows whose times count."""
-    return select_runs(pd.DataFrame(rows), may_differ=[*WORK, *PLAN]).timed
+    return select_runs(pd.DataFrame(rows)).timed
 
 
 def words(figure) -> str:

@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 
 from dr_lib.claims.claims import list_printed
 from dr_lib.report.figures import plot_history, plot_training_time
-from dr_lib.report.select import select_runs
+from dr_lib.report.groups import select_runs
 from dr_lib.report.style import ACCELERATOR_COLOURS, OURS, THEIRS
 from tests.report.reading import is_whole, words
 from tests.report.timed_rows import CPU, T4, TPU, make_runs
@@ -19,9 +19,7 @@ PAPER = list_printed("A")
 
 def plot(runs, lang="en", published=PAPER):
     """The figure of these rows."""
-    return plot_training_time(
-        select_runs(runs, may_differ=["mode"]).finished, lang, published=published
-    )
+    return plot_training_time(select_runs(runs).timed, lang, published=published)
 
 
 def means(ax):
@@ -36,23 +34,20 @@ def labels(ax):
 
 
 def test_each_mode_has_its_line_below_the_papers():
-    """90 s and 180 s on one CPU are two means, not one of 135 s; a cold run is drawn beside the
-    mean of the warm ones.
+    """90 s and 180 s on one CPU are two means, not one of 135 s; a cold run is no part of the mean
+    of warm ones.
     """
     modes = make_runs([90.0, 180.0], CPU, mode=["fast", "paper"])
-    runs = pd.concat([modes, make_runs([540.0], T4, mode="paper")])
+    runs = pd.concat([modes, make_runs([540.0], T4, mode="paper")], ignore_index=True)
     (ax,) = plot(runs, published=None).axes
-    assert [minutes for minutes, _ in means(ax)] == pytest.approx([9, 3, 1.5])
-    places = ("kaggle, 2 x Tesla T4", "local, CPU", "local, CPU, fast")
-    assert labels(ax) == [f"{place}\nn = 1, sessions: 1" for place in places]
+    assert [minutes for minutes, _ in means(ax)] == pytest.approx([1.5, 3, 9])
+    groups = ("CPU, fast", "CPU, paper", "kaggle, 2 x Tesla T4, paper")
+    assert labels(ax) == [f"{group}\nn = 1, sessions: 1" for group in groups]
 
     runs = make_runs([39.1, 14.7, 12.6], T4, cold=[True, False, False])
     (ax,) = plot(runs, published=None).axes
-    assert [seconds for seconds, _ in means(ax)] == pytest.approx([13.65, 39.1])
-    assert labels(ax) == [
-        "kaggle, 2 x Tesla T4\nn = 2, sessions: 1",
-        "kaggle, 2 x Tesla T4, cold\nn = 1, sessions: 1",
-    ]
+    assert [seconds for seconds, _ in means(ax)] == pytest.approx([(14.7 * 12.6) ** 0.5])
+    assert labels(ax) == ["kaggle, 2 x Tesla T4\nn = 2, sessions: 1"]
 
 
 def test_other_work_has_an_axis_of_its_own():
@@ -89,7 +84,7 @@ def test_a_mean_carries_spread_runs_and_n():
     reach = 5.642778 * logs.std(ddof=1) / 3**0.5
     ends = [logs.mean() - reach, logs.mean() + reach]
     assert np.log(interval.get_xdata()) == pytest.approx(ends, abs=0.002)
-    assert labels(ax) == ["local, CPU\nn = 3, sessions: 1"]
+    assert labels(ax) == ["CPU\nn = 3, sessions: 1"]
 
 
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():

@@ -11,9 +11,8 @@ from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
 from dr_lib.report import page, style
 from dr_lib.report.answer import Answer, Number
+from dr_lib.report.groups import select_runs, tabulate_groups
 from dr_lib.report.means import plot_means
-from dr_lib.report.select import select_runs
-from dr_lib.report.training_time import compare_environments
 from tests.report.real_rows import CPU, both, train_referable
 
 CAPTION = "Memory use: bar, mean of a scenario; points, means of its runs."
@@ -108,8 +107,8 @@ def test_a_column_without_a_header_is_an_error(shown):
         page.Page().table(table, "times", NOTE)
     page.Page().table(table, "times", NOTE, own=["my_factor"])
     assert ">my_factor<" in shown[0]
-    runs = select_runs(train_referable([1.0, 2.0], CPU)).finished
-    page.Page().table(compare_environments(runs), "environments", NOTE)
+    table = tabulate_groups(select_runs(train_referable([1.0, 2.0], CPU)), ["train_s"])
+    page.Page().table(table, "groups", NOTE)
     assert ">n</th>" in shown[1] and ">disturbed<" not in shown[1], "none was"
 
 

@@ -17,7 +17,7 @@ from dr_lib.errors import DrError
 from dr_lib.parameters import NOTEBOOKS
 from dr_lib.report.page import Page
 from dr_lib.report.parameters import Analysis
-from dr_lib.report.render import ANALYSES, render, write_report
+from dr_lib.report.render import ANALYSES, TEMPLATE, render, write_report
 from dr_lib.report.style import open_panels
 from dr_lib.runs.row import write_row
 from tests.report.reading import HOSTILE, check_hostile
@@ -62,7 +62,7 @@ def write_rows(folder: Path, *notebooks: str) -> Path:
             "^epoch: unknown, choose from lang, out, runs, ",
         ),
         (["10_train"], {"exclude": "noise"}, "^exclude 'noise': choose from resumed"),
-        (["10_train"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
+        (["10_train"], {"pool": "modes"}, "pool modes: no row has it, choose"),
     ],
 )
 def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, message):
@@ -98,7 +98,7 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
     yesterday is left alone.
     """
     monkeypatch.setitem(NOTEBOOKS, "mine", "tests.report.test_render:Mine")
-    texts = ["runs", "out", "lang", "allow", "only", "exclude", "thresholds"]
+    texts = ["runs", "out", "lang", "pool", "only", "exclude", "thresholds"]
     lines = [f"{name}: str = ''  # meaning" for name in texts]
     lines += [f"{name}: bool = True  # meaning" for name in ("published", "own")]
     tags = {"tags": ["parameters"]}
@@ -200,8 +200,9 @@ def test_a_page_begins_with_its_answer_and_numbers_its_sections():
     page = render(nbformat.v4.new_notebook(cells=cells), "pt")
     order = ["<h1>", 'id="answer"', "<p>shown", "Limites</h2>", "em português"]
     assert sorted(order, key=page.index) == order and page.count("shown") == 1
-    assert '<li><span>2</span><a href="#section-2">Limites</a></li>' in page
-    assert '<h2 id="section-2"><span>2</span>Limites</h2>' in page
+    assert '<li><a href="#limites">Limites</a></li>' in page
+    assert '<h2 id="limites">Limites</h2>' in page
+    assert len(TEMPLATE.read_text().splitlines()) <= 300
     assert '@top-left { content: "Pergunta"' in page and "width=device-width" in page
     assert "95&nbsp;%" in page, "on one line"
     absent = ("secret", "printed", "in English", "other = 2", "Limits", "<script")

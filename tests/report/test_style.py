@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.claims.claims import read_judged
+from dr_lib.claims.claims import read_claims
 from dr_lib.claims.papers import PAPERS
 from dr_lib.evaluation import card
 from dr_lib.numbers import write_interval, write_probability
 from dr_lib.report import style
 from dr_lib.report.page import COMMITS
-from dr_lib.report.select import PLAN, WORK
+from dr_lib.runs.schema import STACK, WORK
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWING = re.compile(
@@ -34,11 +34,8 @@ SPEAKERS.update(figure=2, table=2, answer=3)
 TABLES = {
     "statistics.intervals": ["UNLEARNED"],
     "report.style": ["SAMPLE", "IMAGES", "FACTOR_NAMES"],
-    "report.select": [
-        *("ALIKE", "EQUAL", "EXCLUSIONS", "FEW_SESSIONS", "MANY_OUTLIERS", "OF_BOTH"),
-        *("OF_DEFAULTS", "OF_EQUAL", "OF_FLOAT32", "OF_MODELS", "OF_STACK", "WARMTH"),
-        "WITHIN",
-    ],
+    "report.groups": ["COLD", "COPY", "MARKS", "NO_TIME"],
+    "statistics.times": ["EQUAL", "FEW_PAIRS", "FEW_RUNS", "FEW_SESSIONS", "WITHIN"],
     "claims.page": ["WORDINGS"],
     "claims.verdicts": ["VERDICTS"],
     "evaluation.card": ["METHODS"],
@@ -61,7 +58,7 @@ def list_words_of_tables() -> set[str]:
             table = getattr(import_module(f"dr_lib.{module}"), name)
             table = [table] if isinstance(table, str) else table
             words.update(table.values() if isinstance(table, dict) else table)
-    words.update(claim.place for claim in read_judged() if claim.wording != "reading")
+    words.update(claim.place for claim in read_claims() if claim.wording != "reading")
     words.update(card.METHODS)
     return words
 
@@ -125,7 +122,7 @@ def test_columns_that_a_table_shows_have_headers():
     shown = [word.value for call in tables for word in call.keywords if word.arg == "columns"]
     nodes = [node for value in shown for node in ast.walk(value)]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
-    missing = {*WORK, *PLAN, *texts} - {*COMMITS} - style.read_headers().keys()
+    missing = {*WORK, *STACK, *texts} - {*COMMITS} - style.read_headers().keys()
     assert not missing, f"dr_lib/report/words.csv has no header of {missing}"
 
 

@@ -5,9 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from dr_lib.report.select import Selection
 from dr_lib.runs.prices import PriceError, price_runs
-from dr_lib.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
+from dr_lib.scenarios.costs import BRL_PER_USD, cost_to_reach, fit_overhead
 
 RUN = {
     "usd_per_hour": 0.36,
@@ -52,21 +51,6 @@ def test_a_bill_that_cannot_be_is_refused(usd_per_hour, bill_usd):
         fit_overhead(price_runs(runs), bill_usd)
     paid = pd.DataFrame({"train_s": 3600.0, "usd_per_hour": [0.1, 0.2, 0.3, None]})
     assert fit_overhead(price_runs(paid), 0.6) == 0
-
-
-def test_a_bill_is_of_the_runs_that_have_a_price():
-    """Five runs each of C1 and C2 for 3 USD, beside two of C3 on a machine of one's own: 3 USD for
-    five runs of every scenario paid for. Ten runs of 0.1 USD are a third of them.
-    """
-    runs = pd.DataFrame({"scenario": ["C1"] * 5 + ["C2"] * 5 + ["C3"] * 2, "train_s": 1000.0})
-    runs["setup_s"] = 0.0
-    paid = runs.assign(usd_per_hour=[0.36] * 10 + [math.nan] * 2)
-    timed = add_bills(Selection(paid, paid, paid, paid[:0]), [3.0])
-    assert timed["study_bill_usd"].tolist() == pytest.approx([3.0] * 12)
-    assert timed["formula_share_of_bill"].tolist() == pytest.approx([1 / 3] * 12)
-    runs["usd_per_hour"] = None
-    with pytest.raises(PriceError, match="check the prices"):
-        add_bills(Selection(runs, runs, runs, runs[:0]), [3.0])
 
 
 @pytest.mark.parametrize(

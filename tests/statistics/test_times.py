@@ -1,0 +1,149 @@
+"""The three rules for times: against statsmodels, and simulated."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
+
+from dr_lib.statistics.times import (
+    EQUAL,
+    FEW_PAIRS,
+    FEW_RUNS,
+    FEW_SESSIONS,
+    WITHIN,
+    bound_mean,
+    compare,
+    compare_machines,
+    compare_pairs,
+)
+
+NUM_STUDIES = 5000
+
+
+def index(num_sessions, num_runs, name="boot"):
+    """Runs of sessions, each with its repetition."""
+    sessions = [f"{name} {k}" for k in range(num_sessions)]
+    return pd.MultiIndex.from_product([sessions, range(num_runs)], names=["session", "pair"])
+
+
+def logs(*shape, seed=1, name="boot"):
+    """Logarithms of times of about 60 s that spread by 10 %."""
+    values = np.random.default_rng(seed).normal(np.log(60), 0.1, np.prod(shape))
+    return pd.Series(values, index(*shape, name))
+
+
+def check(found, value, low, high, n, scope=""):
+    """Equal to 1e-9, and what it rests on."""
+    expected = np.exp([value, low, high])
+    assert np.allclose(found[:3], expected, rtol=1e-9, atol=0) and found[3:5] == (n, scope)
+
+
+def test_one_mean_is_that_of_sessions_or_of_one_sessions_runs():
+    """statsmodels' t on four means; on five runs, where the interval says nothing of the next
+    session.
+    """
+    several = logs(4, 5)
+    means = DescrStatsW(several.to_numpy().reshape(4, 5).mean(axis=1))
+    check(bound_mean(several), means.mean, *means.tconfint_mean(), 4)
+    one = logs(1, 5)
+    runs = DescrStatsW(one.to_numpy())
+    check(bound_mean(one), runs.mean, *runs.tconfint_mean(), 5, WITHIN)
+
+
+def test_groups_that_share_a_session_are_compared_by_pairs():
+    """Of six repetitions the second group missed one: five differences."""
+    a = logs(2, 3)
+    b = logs(2, 3, seed=2).iloc[:-1]
+    pairs = DescrStatsW(a.to_numpy()[:-1] - b.to_numpy())
+    check(compare(a, b), pairs.mean, *pairs.tconfint_mean(), 5)
+    check(compare(a, b, 0.9), pairs.mean, *pairs.tconfint_mean(0.1), 5)
+
+
+def test_two_machines_are_compared_by_the_medians_of_their_sessions():
+    """statsmodels' Welch on three and four numbers, however many runs they are of."""
+    a = logs(3, 5, name="TPU")
+    b = logs(4, 2, seed=2, name="T4")
+    shaped = (a.to_numpy().reshape(3, 5), b.to_numpy().reshape(4, 2))
+    medians = [np.median(side, axis=1) for side in shaped]
+    welch = CompareMeans(*map(DescrStatsW, medians))
+    value = medians[0].mean() - medians[1].mean()
+    check(compare(a, b), value, *welch.tconfint_diff(usevar="unequal"), 3)
+
+
+@pytest.mark.parametrize(
+    ("found", "scope"),
+    [
+        (lambda: bound_mean(logs(1, 2)), FEW_RUNS),
+        (lambda: bound_mean(logs(2, 9)), FEW_SESSIONS),
+        (lambda: compare(logs(1, 2), logs(1, 2, seed=2)), FEW_PAIRS),
+        (lambda: compare(logs(9, 2), logs(2, 9, name="T4")), FEW_SESSIONS),
+        (lambda: bound_mean(0 * logs(1, 3)), EQUAL),
+        (lambda: compare(logs(3, 3), 1 + logs(3, 3)), EQUAL),
+        (lambda: compare(logs(3, 3), 0 * logs(3, 3, name="T4")), EQUAL),
+    ],
+)
+def test_fewer_than_three_of_what_counts_have_no_interval(found, scope):
+    """Nor have times that a clock rounded; a word says why."""
+    bound = found()
+    assert np.isnan(bound.low) and np.isnan(bound.high) and bound.scope == scope
+    assert np.isfinite(bound.value)
+
+
+class Design(NamedTuple):
+    """How times of a group spread, about 1."""
+
+    n: int = 5  # sessions, or pairs
+    cv: float = 0.05
+    noisy: float = 0.05  # of the other group, or of the second cell
+    between: float = 0.0  # sessions
+    doubled: float = 0.0  # share of the runs
+    num_cells: int = 1  # that a group is the mean over
+
+
+DESIGNS = {
+    "n = 3, cv 2 %": Design(3, 0.02, 0.02),
+    "n = 10, cv 30 %": Design(10, 0.3, 0.3),
+    "sessions 10 %": Design(5, 0.02, 0.02, between=0.1),
+    "one run in ten doubled": Design(10, doubled=0.1),
+    "unequal spreads": Design(5, 0.02, 0.3),
+    "one noisy cell": Design(4, 0.02, 0.3, num_cells=2),
+}
+
+
+def draw(rng, design, num_runs, effects):
+    """Logarithms of the runs of each group in every study, (studies, sessions, runs)."""
+    shape = (NUM_STUDIES, design.n, num_runs)
+    cells = []
+    for cv in (design.cv, design.noisy):
+        doubled = rng.random(shape) < design.doubled
+        cells.append(rng.normal(0, cv, shape) + np.log(2) * doubled + effects)
+    if design.num_cells == 1:
+        return cells
+    others = [rng.normal(0, cv, shape) for cv in (design.cv, design.noisy)]
+    return [sum(cells) / 2, sum(others) / 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("rule", [bound_mean, compare_pairs, compare_machines])
+def test_an_interval_of_95_percent_misses_at_most_6(rule, name):
+    """Below and above counted together, in 5,000 studies whose true value is 1. Sessions change
+    both runs of a pair alike, and each machine has its own.
+    """
+    rng = np.random.default_rng(list(DESIGNS).index(name))
+    design = DESIGNS[name]
+    num_runs = 1 if rule is compare_pairs else 3
+    effects = rng.normal(0, design.between, (NUM_STUDIES, design.n, 1))
+    sides = draw(rng, design, num_runs, effects)
+    if rule is compare_machines:
+        sides[1] += rng.normal(0, design.between, effects.shape)
+    at = index(design.n, num_runs)
+    missed = 0
+    for k in range(NUM_STUDIES):
+        studies = [pd.Series(side[k].ravel(), at) for side in sides]
+        bound = rule(*studies[: 1 if rule is bound_mean else 2])
+        missed += not bound.low <= 1 <= bound.high
+    print(f"{rule.__name__}, {name}: {missed / NUM_STUDIES:.1%} missed")
+    assert missed <= 0.06 * NUM_STUDIES
