@@ -162,7 +162,7 @@ def test_every_module_can_be_imported():
             assert not error.name.startswith("dr_lib"), f"{path} needs {error.name}"
 
 
-READERS = "conditions select rows training_time energy".split()
+READERS = "conditions groups rows energy".split()
 
 
 def test_readers_of_rows_know_schemas_alone():

@@ -62,9 +62,9 @@ def estimate(column: str, runs: pd.DataFrame) -> Interval:
     return Interval(*measure(column, runs.assign(session=runs["boot"]))[:4])
 
 
-def name_work(rows: pd.DataFrame, columns: Sequence[str] = WORK) -> pd.Series:
+def name_work(rows: pd.DataFrame, columns: Sequence[str] = tuple(WORK)) -> pd.Series:
     """Everything that each row did."""
-    return rows[columns].map(write_level).agg("/".join, axis=1)
+    return rows[[*columns]].map(write_level).agg("/".join, axis=1)
 
 
 def find_fault(runs: pd.DataFrame) -> str:

@@ -61,7 +61,9 @@ def plot_training_time(
         label = f"{row.hardware}\n{say(row.authors)}"
         panels[theirs].append(Mean(label, interval, THEIRS))
     timed = timed.dropna(subset=["train_s"]) if "train_s" in timed else timed[:0]
-    for _, rows in timed.groupby("group") if len(timed) else ():
+    slowest_first = timed.groupby("group")["train_s"].median() if len(timed) else pd.Series()
+    for group in slowest_first.sort_values(ascending=False).index:
+        rows = timed[timed["group"] == group]
         count = say("n = {}, sessions: {}").format(len(rows), rows["session"].nunique())
         panel = _name_work(rows.iloc[0], say)
         if published is not None and is_paper_work(rows).all():  # the paper's, as we read it

@@ -34,7 +34,7 @@ from dr_lib.statistics.intervals import (
 
 STACK = [*schema.STACK, *schema.VERSIONS]
 IDENTITY = [*schema.WORK, *STACK, *schema.HARDWARE]
-NAMES = "study scenario run_id order file copy_of".split()  # of a run, and of its copy
+NAMES = "study scenario run_id order file".split()  # of a run, and of its copy
 MARKS = {  # why a row that has the mark is not timed
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
@@ -315,10 +315,11 @@ def name_sessions(rows: pd.DataFrame) -> pd.Series:
     service's session; of a server elsewhere a load test. Rows that know neither are of one session
     for each `machine`.
     """
-    known = rows.reindex(columns=["session", "boot", "endpoint"]).astype(object).fillna("")
-    name = known["session"].astype(str) + "/" + known["boot"].astype(str)
+    known = rows.reindex(columns=["session", "boot", "endpoint", "run_id"]).map(write_level)
+    known = known.astype(object)
+    name = known["session"] + "/" + known["boot"]
     name = name.mask(name == "/", rows["machine"])
-    return name.mask(known["endpoint"] == "remote", rows["run_id"])
+    return name.mask(known["endpoint"] == "remote", known["run_id"])
 
 
 def _name_groups(

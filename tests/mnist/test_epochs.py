@@ -102,7 +102,7 @@ def test_only_the_same_batch_on_the_same_host_is_compared():
     ran no Keras.
     """
     runs = [make_run("fused", 1, s, **T4) for s in (0.9, 1.0, 1.1)]
-    runs += [make_run("keras_tensorflow", 1, 100 * s) for s in (0.9, 1.0, 1.1)]
+    runs += [make_run("keras_tensorflow", 1, 100 * s) for s in (0.9, 1.01, 1.1)]
     runs += [
         make_run("keras_tensorflow", 32, 10.0),
         make_run("minibatch", 32, 2.0, cpu="EPYC", **T4),
@@ -112,7 +112,7 @@ def test_only_the_same_batch_on_the_same_host_is_compared():
     assert found.line == "CUDA C fused, batch 1, Tesla T4"
     assert found.reference == "Keras / TensorFlow, batch 1, CPU"
     assert (found.batch_size, found.n) == (1, 3)
-    assert found.times_as_fast == pytest.approx(100)
+    assert found.times_as_fast == pytest.approx(100, rel=0.01)
     assert found.times_as_fast_low < 100 < found.times_as_fast_high
 
 

@@ -123,7 +123,7 @@ def test_a_session_is_a_boot_of_a_machine_or_a_deployment_elsewhere():
     )
     served = pd.DataFrame(
         [copy_row("22", "savedmodel", endpoint="remote", run_id=name) for name in ("x", "y")]
-    )
+    ).assign(setup_s=[1.0, 2.0])
     assert select(served).timed["session"].nunique() == 2
 
 

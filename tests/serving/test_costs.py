@@ -47,7 +47,8 @@ def test_a_million_costs_price_times_time(tmp_path):
     for run_id in "ab":
         load_endpoint(tmp_path, run_id, 8.0, boot=run_id, predict_ms=18.0, decode_ms=18.0)
     (row,) = summarise_times(timed_runs(read_runs(tmp_path))).to_dict("records")
-    assert (row["n"], row["predict_ms"], row["busy_ms"], row["instance"]) == (2, 18, 36, C7G)
+    assert (row["n"], row["instance"]) == (2, C7G)
+    assert [row["predict_ms"], row["busy_ms"]] == pytest.approx([18, 36])
     assert row["usd_per_million_never_idle"] == pytest.approx(1.74)
 
 

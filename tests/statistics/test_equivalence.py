@@ -17,7 +17,7 @@ def test_scores_are_paired_by_seed_where_all_have_one():
     found = compare_scores(A, B)
     assert found[1:3] == pytest.approx(DescrStatsW(A - B).tconfint_mean(0.1), rel=1e-9)
     p, *_ = ttost_paired(A.to_numpy(), B.to_numpy(), -0.02, 0.02)
-    assert is_equivalent(found) is (p < 0.05)
+    assert is_equivalent(found) == (p < 0.05)
     for others in (B.set_axis(range(4, 8)), B.set_axis([np.nan] * 4)):
         welch = CompareMeans(DescrStatsW(A), DescrStatsW(B)).tconfint_diff(
             0.1, usevar="unequal"
