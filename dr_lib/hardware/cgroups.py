@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path("/")
-
-
-class Quota(NamedTuple):
-    """CPU time that a group of processes may take, and has taken."""
-
-    cpus: float  # 0.5 is half of the time of one CPU
-    used_s: float  # CPU seconds of all its processes so far
 
 
 class Memory(NamedTuple):
@@ -24,31 +18,37 @@ class Memory(NamedTuple):
     available: int  # without swapping
 
 
-def read_quotas(root: Path = ROOT) -> Iterator[Quota]:
-    """Yield the CPU quotas of this process's groups, its own first."""
+def read_limit(name: str, root: Path = ROOT) -> tuple[float, Path]:
+    """Read the least limit that this process's groups set, and find the group that sets it.
+
+    Args:
+        name: cpu.max, in CPUs, or memory.max, in bytes.
+        root: of the file system.
+
+    Returns:
+        Infinity, and the root, without a limit.
+    """
+    limits = [(math.inf, root)]
     for group in _list_groups(root):
-        limit = read_text(group / "cpu.max").split()  # such as 50000 100000, or max 100000
-        if len(limit) == 2 and limit[0] != "max":
-            used_s = _read_numbers(group / "cpu.stat").get("usage_usec", 0) / 1e6
-            yield Quota(int(limit[0]) / int(limit[1]), used_s)
+        limit, *period = read_text(group / name).split() or ["max"]
+        if limit != "max":
+            limits.append((int(limit) / int(*period or [1]), group))
+    return min(limits)
 
 
 def read_memory(root: Path = ROOT) -> Memory:
-    """Read the machine's memory, or what the limits of this process's groups leave of it."""
+    """Read the machine's memory, or what the limit of this process's groups leaves of it."""
     import psutil
 
     machine = psutil.virtual_memory()
-    total = machine.total
-    available = machine.available
-    for group in _list_groups(root):
-        limit = read_text(group / "memory.max").strip()
-        if limit.isdigit() and int(limit) < machine.total:
-            # pages of files are given up when memory is needed
-            files = _read_numbers(group / "memory.stat").get("inactive_file", 0)
-            used = int(read_text(group / "memory.current") or 0) - files
-            total = min(total, int(limit))
-            available = max(0, min(available, int(limit) - used))
-    return Memory(total, available)
+    limit, group = read_limit("memory.max", root)
+    if limit >= machine.total:
+        return Memory(machine.total, machine.available)
+    used = int(read_text(group / "memory.current") or 0)
+    # pages of files are given up when memory is needed
+    files = re.search(r"(?m)^inactive_file (\d+)", read_text(group / "memory.stat"))
+    left = int(limit) - used + int(files[1] if files else 0)
+    return Memory(int(limit), max(0, min(machine.available, left)))
 
 
 def read_text(path: Path) -> str:
@@ -66,14 +66,8 @@ def _list_groups(root: Path) -> list[Path]:
     A container may see its own group as the outermost, under another path than /proc says.
     """
     top = root / "sys/fs/cgroup"
-    for line in read_text(root / "proc/self/cgroup").splitlines():
-        if line.startswith("0::"):
-            group = top / line[3:].lstrip("/")
-            return [group, *group.parents][: len(group.parts) - len(top.parts) + 1]
-    return []
-
-
-def _read_numbers(path: Path) -> dict[str, int]:
-    """Read lines of a name and a number."""
-    lines = (line.split() for line in read_text(path).splitlines())
-    return {line[0]: int(line[1]) for line in lines if len(line) == 2}
+    own = re.search(r"(?m)^0::/(.*)$", read_text(root / "proc/self/cgroup"))
+    if not own:
+        return []
+    group = top / own[1]
+    return [group, *group.parents][: len(group.parts) - len(top.parts) + 1]

@@ -10,7 +10,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from dr_lib.hardware.cgroups import ROOT, read_quotas, read_text
+from dr_lib.hardware.cgroups import ROOT, read_limit, read_text
 
 
 def find_cpu_model(root: Path = ROOT) -> str:
@@ -32,12 +32,7 @@ def count_cpus(root: Path = ROOT) -> int:
     """Count the CPUs that this process may use: those it is bound to, at most its cgroups' quota,
     rounded up.
     """
-    quotas = [quota.cpus for quota in read_quotas(root)]
-    return max(1, math.ceil(min([len(list_bound()), *quotas])))
-
-
-def list_bound() -> list[int]:
-    """List the CPUs that this process is bound to, by itself, a scheduler or a container."""
+    bound = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+        bound = len(os.sched_getaffinity(0))
+    return math.ceil(min(bound, read_limit("cpu.max", root)[0]))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_lib.errors import DrError
-from dr_lib.hardware.cgroups import read_memory, read_quotas, read_text
+from dr_lib.hardware.cgroups import read_limit, read_memory, read_text
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
 BACKENDS = ("tensorflow", "jax")
@@ -56,7 +56,7 @@ class Facts(NamedTuple):
     num_tpu_chips: int
     backends: tuple[str, ...]  # of tensorflow and jax, those installed
     tpu_kind: str = ""  # as the runtime names it, such as v5litepod-8
-    cpu_quota: float = math.nan  # CPUs whose time a container grants
+    cpu_quota: float = math.inf  # CPUs whose time a container grants
     gpu_error: str = ""  # why the GPUs of this machine cannot be used
     has_jax_cuda: bool = False  # whether JAX has its plugin for them
 
@@ -64,7 +64,7 @@ class Facts(NamedTuple):
         """Describe the machine in columns of a run's row."""
         names = ("platform", "cpu", "num_cpus", "memory_gib", "driver")
         columns = {name: getattr(self, name) for name in names}
-        if not math.isnan(self.cpu_quota):
+        if math.isfinite(self.cpu_quota):
             columns["cpu_quota"] = self.cpu_quota
         return columns
 
@@ -95,7 +95,7 @@ def probe() -> Facts:
         num_tpu_chips=_count_tpu_chips(),
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
         tpu_kind=os.environ.get(TPU_KIND, ""),
-        cpu_quota=min((quota.cpus for quota in read_quotas()), default=math.nan),
+        cpu_quota=read_limit("cpu.max")[0],
         gpu_error=gpu_error,
         has_jax_cuda=any(importlib.util.find_spec(f"jax_cuda{n}_plugin") for n in (12, 13)),
     )

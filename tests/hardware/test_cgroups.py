@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dr_lib.hardware.cgroups import Quota, read_memory, read_quotas
+from dr_lib.hardware.cgroups import read_limit, read_memory
 
 GIB = 2**30
 HOST = psutil.virtual_memory().total
@@ -49,12 +49,8 @@ def test_what_a_container_uses_is_not_available(tmp_path):
     assert read_memory(tmp_path) == (1000, 500)
 
 
-def test_quotas_and_what_was_taken_of_them(tmp_path):
-    """By the documents of the kernel: microseconds per period, and microseconds used."""
-    files = {
-        "a/cpu.max": "50000 100000",
-        "a/cpu.stat": "usage_usec 7000000\nnr_throttled 1",
-        "cpu.max": "max 100000",
-    }
+def test_the_least_quota_counts(tmp_path):
+    """By the documents of the kernel: microseconds per period."""
+    files = {"a/cpu.max": "50000 100000", "cpu.max": "200000 100000"}
     write_groups(tmp_path, "0::/a\n", files)
-    assert list(read_quotas(tmp_path)) == [Quota(0.5, 7.0)]
+    assert read_limit("cpu.max", tmp_path) == (0.5, tmp_path / "sys/fs/cgroup/a")
