@@ -30,6 +30,7 @@ PACKAGES = {  # module: what pip calls it
 DRIVE = "/content/drive"  # where Colab mounts Google Drive
 # needed by all notebooks
 ALWAYS = (
+    "filelock",
     "google_crc32c",
     "matplotlib",
     "pandas",
