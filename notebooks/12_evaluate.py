@@ -92,11 +92,7 @@ setup.set_up(root, "12_evaluate", "statsmodels")
 # photographs, copies, synthetic photographs among real ones.
 
 # %%
-from dr_lib.evaluation.predictions import (
-    average_sets,
-    group_by_photographs,
-    read_predictions,
-)
+from dr_lib.evaluation.predictions import average_sets, group_by_photographs, read_predictions
 from dr_lib.files import split_paths
 
 paths = [Path(root, name) for name in split_paths(predictions)]
@@ -104,11 +100,9 @@ if not paths:  # those of the only training of this clone, or of the sample
     from dr_lib.training.train_once import list_trained
 
     paths = [folder / "predictions.csv" for folder in list_trained(root)]
+    names = ", ".join(str(path.relative_to(root)) for path in paths)
     if len(paths) > 1:
-        names = ", ".join(str(path.relative_to(root)) for path in paths)
-        raise SystemExit(
-            f"several trainings: set predictions to one, the latest first: {names}"
-        )
+        raise SystemExit(f"several trainings: set predictions to one, latest first: {names}")
 
 chosen = split_paths(columns)
 models = read_predictions(*paths, sheet=sheet, columns=chosen, folds=folds)
@@ -117,8 +111,6 @@ model = models[0]
 same_patients = group_by_photographs(models)[0]
 
 # %%
-import os
-
 import pandas as pd
 
 from dr_lib import Page
@@ -131,14 +123,11 @@ if private:
     file_names = pd.read_csv(find_private(prepared) / "names.csv", dtype=str)
     out = str(place_private(Path(out), prepared))
     os.umask(0o077)  # nobody else reads what is written
-    print(f"this report names patients; its files: {out}")
 page = Page(out, lang)
 say = page.say
 names = "; ".join(dict.fromkeys(m.name for m in models))
-counts = say("{} patients, {} photographs").format(
-    model.test["patient_id"].nunique(), len(model.test)
-)
-print(f"{names}; {counts}")
+num_patients = model.test["patient_id"].nunique()
+counts = say("{} patients, {} photographs").format(num_patients, len(model.test))
 
 # %% tags=["title"]
 notice = SAMPLE if model.is_synthetic else ""
@@ -160,13 +149,11 @@ summary = summarise(model)
 # ## Patients and photographs · Pacientes e retinografias
 
 # %% [markdown] tags=["en"]
-# This section counts the photographs that were offered, those that could not be used, and those
-# evaluated; counts below five are not shown, and others are rounded to five. Fellow eyes are alike,
-# so every interval below (95 %) is computed over patients. Below 30 patients counts stand alone.
+# Counts below five are not shown, and others are rounded to five. Fellow eyes are alike, so every
+# interval below (95 %) is computed over patients. Below 30 patients counts stand alone.
 
 # %% [markdown] tags=["pt"]
-# Esta seção conta as retinografias disponíveis, as que não puderam ser usadas e as avaliadas;
-# contagens abaixo de cinco não são mostradas, e as demais são arredondadas para múltiplos de cinco.
+# Contagens abaixo de cinco não são mostradas, e as demais são arredondadas para múltiplos de cinco.
 # Os dois olhos se parecem; por isso, todo intervalo abaixo (95 %) é calculado por paciente. Abaixo
 # de 30 pacientes, só há contagens.
 
@@ -181,11 +168,8 @@ named = split_paths(subgroups)
 for evaluated in models:
     others = [name.removeprefix(OWN) for name in evaluated.table if name.startswith(OWN)]
     if unused := set(others) - set(map(fold_name, named)):
-        page.note(
-            "Columns of {} that this report does not use: {}. Each photograph counts once.",
-            evaluated.name,
-            ", ".join(sorted(unused)),
-        )
+        words = "Columns of {} that this report does not use: {}. Each photograph counts once."
+        page.note(words, evaluated.name, ", ".join(sorted(unused)))
 if "grade" in model.test and model.test["grade"].min() > 0:
     page.note("No photograph has grade 0: grades begin with 0 here, not with 1.")
 if below := count_below(model.test):
@@ -199,21 +183,16 @@ if below := count_below(model.test):
 # ## Discrimination · Discriminação
 
 # %% [markdown] tags=["en"]
-# The operating points are chosen on the validation split and frozen: nothing is chosen on the test
-# split. Their names state the goal on the validation split; the tables below show what is reached
-# on the test split. A data set without validation rows uses the unchanged thresholds of the same
-# model from the model's own data set, if that file is also given, or the two values of
-# `thresholds`; otherwise it has no operating points. A patient is referred if any photograph
-# reaches the threshold, and has the disease if any eye is referable. FN are patients with the
-# disease who would be sent home.
+# The operating points are chosen on the validation split and frozen, and named for their goal
+# there; the tables below show what is reached on the test split. A data set without validation rows
+# uses the thresholds of the same model at home, or the two values of `thresholds`. A patient is
+# referred if any photograph reaches the threshold, and has the disease if any eye is referable.
 
 # %% [markdown] tags=["pt"]
-# Os pontos de operação são escolhidos na validação e congelados: nada é escolhido no teste. Os
-# nomes dizem a meta na validação; as tabelas abaixo, o que se alcança no teste. Um conjunto de
-# dados sem linhas de validação usa, sem mudança, os limiares do mesmo modelo no conjunto de origem,
-# se esse arquivo também for dado, ou os dois valores de `thresholds`; do contrário, não há pontos
-# de operação. Uma pessoa é encaminhada se uma das retinografias atinge o limiar, e tem a doença se
-# um dos olhos é encaminhável. FN são pacientes com a doença que seriam mandados para casa.
+# Os pontos de operação são escolhidos na validação e congelados, e têm o nome da meta nela; as
+# tabelas abaixo mostram o que se alcança no teste. Um conjunto de dados sem linhas de validação usa
+# os limiares do mesmo modelo no conjunto de origem, ou os dois valores de `thresholds`. Uma pessoa
+# é encaminhada se uma retinografia atinge o limiar, e tem a doença se um olho é encaminhável.
 
 # %% tags=["report"]
 from dr_lib.evaluation import figures
@@ -223,8 +202,15 @@ page.table(
     summary,
     "summary",
     "Scores over all thresholds [95 % interval].",
-    columns=["num_images", "num_patients", "num_referable", "prevalence", "auc"]
-    + ["brier", "kappa"],
+    columns=[
+        "num_images",
+        "num_patients",
+        "num_referable",
+        "prevalence",
+        "auc",
+        "brier",
+        "kappa",
+    ],
 )
 page.figure(
     figures.plot_roc(same_patients, measured, lang),
@@ -236,35 +222,20 @@ page.table(
     own,
     "points",
     "Operating points and the data they were chosen on.",
-    columns=["point", "fold", "threshold", "source"]
-    + ["validation_diseased", "validation_sensitivity", "validation_specificity"],
+    columns=["point", "fold", "threshold", "source", "validation_diseased"],
 )
 if own.empty:
     page.note(
-        "No operating point: there are no validation rows, and the test split must not be "
-        "used to choose one."
+        "No operating point: there are no validation rows, and none is chosen on the test."
     )
 if len(own) == 1:
-    page.note(
-        "The validation split does not reach a specificity of {}: that operating point is left"
-        " out.",
-        page.number(specificity),
+    words = "The validation split does not reach a specificity of {}: that point is left out."
+    page.note(words, page.number(specificity))
+if SOURCES[2] in set(own["source"]):
+    words = (
+        "The thresholds were frozen on the validation split of {} and carried over unchanged."
     )
-if "chosen_on" in own:
-    if own["source"].iloc[0] == SOURCES[2]:
-        page.note(
-            "The thresholds were frozen on the validation split of {} and carried over unchanged.",
-            own["chosen_on"].iloc[0],
-        )
-    if (fewest := own["validation_diseased"].min()) < 10:
-        page.note(
-            "The thresholds rest on {} patients with the disease; with fewer than {} they depend "
-            "on chance.",
-            fewest,
-            10,
-        )
-
-# %% tags=["report"]
+    page.note(words, own["chosen_on"].iloc[0])
 page.table(
     measured,
     "accuracy",
@@ -272,11 +243,8 @@ page.table(
     columns=["unit", "point", "tp", "fn", "fp", "tn", "sensitivity", "specificity"],
 )
 if len(model.graded):
-    page.figure(
-        figures.plot_confusion(model.graded, lang),
-        "confusion",
-        "Photographs by true and predicted grade.",
-    )
+    words = "Photographs by true and predicted grade."
+    page.figure(figures.plot_confusion(model.graded, lang), "confusion", words)
 page.table(
     compare_models(models),
     "comparison",
@@ -326,9 +294,8 @@ page.figure(
 # de quantas são encaminháveis.
 
 # %% tags=["report"]
-decisions = weigh_decisions(model)
 page.figure(
-    figures.plot_decisions(decisions, lang),
+    figures.plot_decisions(weigh_decisions(model), lang),
     "decision_curve",
     "Net benefit by threshold at a prevalence of {}, that of the test split, with a 95 % band.",
     page.number(model.test["referable"].mean()),
@@ -338,14 +305,12 @@ page.figure(
 # ## Groups · Grupos
 
 # %% [markdown] tags=["en"]
-# Groups of patients, scored where ten have the disease and ten do not (AUC), or 30 (shares). Counts
-# below five are not shown, and others are rounded to five. A group does worse if the interval of
-# the difference from all other patients lies below 0.
+# Groups of patients, scored where ten have the disease and ten do not (AUC), or 30 (shares). A
+# group does worse if the interval of the difference from all other patients lies below 0.
 
 # %% [markdown] tags=["pt"]
-# Grupos de pacientes, avaliados onde dez têm a doença e dez não (AUC), ou 30 (proporções).
-# Contagens abaixo de cinco não são mostradas, e as demais são arredondadas para múltiplos de cinco.
-# Um grupo vai pior se o intervalo da diferença para todos os demais pacientes fica abaixo de 0.
+# Grupos de pacientes, avaliados onde dez têm a doença e dez não (AUC), ou 30 (proporções). Um grupo
+# vai pior se o intervalo da diferença para todos os demais pacientes fica abaixo de 0.
 
 # %% tags=["report"]
 from dr_lib.evaluation.committee import describe_groups
@@ -354,13 +319,8 @@ from dr_lib.evaluation.groups import score_groups
 groups = score_groups(model, own, named)
 if len(groups):
     words = "Groups at high sensitivity, by the worse eye [95 % interval]."
-    page.table(
-        publish(groups),
-        "subgroups",
-        words,
-        columns=["factor", "level", "num_patients", "num_diseased", "auc"]
-        + ["sensitivity", "specificity"],
-    )
+    shown = "factor level num_patients num_diseased auc sensitivity specificity".split()
+    page.table(publish(groups), "subgroups", words, columns=shown)
 page.findings([describe_groups(page, groups)])
 
 # %% [markdown] tags=["heading"]
@@ -387,9 +347,8 @@ if len(own):
     page.table(errors.drop(columns="image_id"), "errors", "The worst errors on the test split.")
 if private and len(own):
     missed = list_missed_patients(model, own, file_names)
-    page.table(
-        missed, "missed_patients", "Patients who are missed, with all their photographs."
-    )
+    words = "Patients who are missed, with all their photographs."
+    page.table(missed, "missed_patients", words)
 
 # %% tags=["report"]
 from dr_lib.claims.page import show_claims
@@ -399,13 +358,9 @@ from dr_lib.evaluation.comparison import compare_data_sets, read_trainings
 data_sets = compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
     page.section("External validation")
-    page.table(
-        data_sets.drop(columns="data_kind"),
-        "data_sets",
-        "Each model on each data set, at thresholds carried over [95 % interval].",
-        columns=["model", "trained_on", "tested_on", "num_patients", "auc"]
-        + ["point", "sensitivity", "specificity"],
-    )
+    words = "Each model on each data set, at thresholds carried over [95 % interval]."
+    shown = "model trained_on tested_on num_patients auc point sensitivity specificity".split()
+    page.table(data_sets, "data_sets", words, columns=shown)
 trainings = read_trainings(models, paths)
 judged = judge_data_sets(data_sets, trainings)
 if judged["verdict"].ne("not measured").any():
@@ -424,10 +379,8 @@ if judged["verdict"].ne("not measured").any():
 from dr_lib.evaluation.answer import answer_evaluation
 from dr_lib.evaluation.scores import seems_confidence
 
-aims = [
-    say("{} % sensitivity").format(page.number(100 * sensitivity)),
-    say("{} % specificity").format(page.number(100 * specificity)),
-]
+goals = page.number(100 * sensitivity), page.number(100 * specificity)
+aims = [say("{} % sensitivity").format(goals[0]), say("{} % specificity").format(goals[1])]
 if frozen:
     aims = [f"{say('by you')}, {page.number(threshold)}" for threshold in frozen]
 others = data_sets[data_sets["model"] == model.name].drop_duplicates("tested_on")
@@ -438,13 +391,10 @@ if folds:
     words = words.format(model.test["fold"].nunique(), model.name)
     answer = answer._replace(sentence=f"{words} {answer.sentence}")
 for m in filter(seems_confidence, models):
-    words = say(
-        "No probability of {} is below {}, although {} of {} photographs are not referable: is it "
-        "the probability of the predicted class, instead of referable disease?"
+    words = (
+        "No probability of {} is low: is it that of the predicted class, not of the disease?"
     )
-    is_healthy = m.test["referable"] == 0
-    lowest = page.number(m.test["probability_referable"].min())
-    answer.limits.append(words.format(m.name, lowest, is_healthy.sum(), len(is_healthy)))
+    answer.limits.append(say(words).format(m.name))
 if model.is_synthetic:
     answer.limits.append(say("The photographs are synthetic."))
 for number in flow.loc[flow["stage"] == "ungradable", "num_images"]:
@@ -457,16 +407,14 @@ page.answer(answer._replace(rests=rests.format(counts, model.name)))
 # ## Limits · Limites
 
 # %% [markdown] tags=["en"]
-# One test split from one source says little about other cameras, graders and populations: evaluate
-# there too, with the same thresholds. The intervals cover the sampling of patients, not the spread
-# between training runs. Referable means what the labels say, by default grade 2 or worse; macular
-# oedema counts only if the labels include it. This is not a medical device.
+# One test split from one source says little about other cameras, graders and populations. The
+# intervals cover the sampling of patients, not the spread between training runs. Macular oedema
+# counts only if the labels include it. This is not a medical device.
 
 # %% [markdown] tags=["pt"]
-# Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com
-# os mesmos limiares. Os intervalos cobrem a amostragem de pacientes, não a variação entre
-# treinamentos. Encaminhável é o que dizem os rótulos, por padrão grau 2 ou mais; o edema macular só
-# conta se eles o incluem. Isto não é um dispositivo médico.
+# Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações. Os intervalos
+# cobrem a amostragem de pacientes, não a variação entre treinamentos. O edema macular só conta se
+# os rótulos o incluem. Isto não é um dispositivo médico.
 
 # %% [markdown] tags=["heading"]
 # ## Appendix: a card of facts · Apêndice: ficha de fatos

@@ -72,8 +72,6 @@ def compare_models(models: Sequence[Predictions]) -> pd.DataFrame:
         difference = bootstrap_patients(
             lambda weights, other=score_other: other(weights) - score(weights), y, patient
         )
-        if np.array_equal(p, q):  # a resample differs by nothing
-            difference = difference._replace(low=np.nan, high=np.nan)
         row = {
             "model": other.name,
             "auc": auc_interval(y, q, patient),

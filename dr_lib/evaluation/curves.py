@@ -26,18 +26,12 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, pd.DataFrame]:
     intercept, slope = fit_calibration(y, p, patient)
     shares = {"predicted": p.mean(), "observed": y.mean()}
     summary = tabulate([{**shares, "intercept": intercept, "slope": slope}])
-    edges = np.quantile(p, np.linspace(0, 1, NUM_BINS + 1)[1:-1])
-    bins = np.searchsorted(edges, p, side="right")
+    tenths = pd.qcut(p, NUM_BINS, labels=False, duplicates="drop")
     rows = []
-    for number in np.unique(bins):
-        inside = bins == number
-        observed = proportion_interval(y[inside], patient[inside])
-        row = {
-            "predicted": p[inside].mean(),
-            "observed": observed._replace(value=y[inside].mean()),
-            "num_images": inside.sum(),
-        }
-        rows.append(row)
+    for _, inside in predictions.test.groupby(tenths):
+        y, p, patient = unpack(inside)
+        observed = proportion_interval(y, patient)._replace(value=y.mean())
+        rows.append({"predicted": p.mean(), "observed": observed, "num_images": len(y)})
     return summary, tabulate(rows)
 
 

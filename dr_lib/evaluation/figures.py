@@ -20,7 +20,6 @@ from dr_lib.report.style import (
     HALF,
     INK,
     LINES,
-    MUTED,
     OURS,
     THEIRS,
     choose_words,
@@ -44,7 +43,6 @@ def plot_roc(models: Sequence[Predictions], measured: pd.DataFrame, lang: str = 
         auc = write_span(auc_interval(y, p, patient).columns("auc"), "auc", lang)
         ax.plot(alarms, found, color=colour, lw=2, label=f"{model.name[:40]}: AUC {auc}")
     ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls=(0, (4, 3)))
-    ax.text(0.62, 0.58, say("chance"), color=MUTED, rotation=45, rotation_mode="anchor")
     at = measured[measured["unit"] == UNITS[1]] if len(measured) else measured
     for (_, row), marker in zip(at.iterrows(), MARKERS, strict=False):
         ax.errorbar(
@@ -74,7 +72,6 @@ def plot_calibration(bins: pd.DataFrame, lang: str = "en") -> Figure:
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=HALF, heights=2.8)
     ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls=(0, (4, 3)))
-    ax.text(0.6, 0.53, say("perfect"), color=MUTED, rotation=45, rotation_mode="anchor")
     reach = np.transpose([_find_reach(row, "observed")[:, 0] for _, row in bins.iterrows()])
     ax.errorbar(bins["predicted"], bins["observed"], reach, fmt="o-", ms=5, lw=1, color=OURS)
     ends = (-0.03, 1.03)
@@ -96,7 +93,7 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     ax.axhline(0, ls=":", color=THEIRS, label=say("refer none"))
     ax.set_ylim(min(-0.05, curve["net_benefit"].min()), None)
     ax.set(xlabel=say("threshold probability"), ylabel=say("net benefit"))
-    ax.legend(loc="lower left", bbox_to_anchor=(-0.15, 1), frameon=False, fontsize=9)
+    ax.legend(frameon=False, fontsize=9)
     use_commas(ax, lang)
     return figure
 

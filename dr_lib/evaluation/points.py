@@ -33,9 +33,8 @@ def choose_points(predictions: Predictions, goals: Goals) -> pd.DataFrame:
 
     Returns:
         A row per point, and `fold` of pooled folds: `point` of POINTS, `threshold`, `source` of
-        SOURCES and, where it was chosen here, `chosen_on` (the data set), the `validation_diseased`
-        that it rests on, patients with a referable eye, and what it reaches there,
-        `validation_sensitivity` and `validation_specificity`. Without those that no
+        SOURCES and, where it was chosen here, `chosen_on` (the data set) and the
+        `validation_diseased` that it rests on, patients with a referable eye. Without those that no
         threshold reaches, of one fold; empty without validation photographs and without thresholds.
 
     Raises:
@@ -79,8 +78,6 @@ def _choose(validation: pd.DataFrame, goals: Goals) -> pd.DataFrame:
             "point": POINTS,
             "threshold": chosen,
             "validation_diseased": len(np.unique(patient[y])),
-            "validation_sensitivity": [(p[y] >= t).mean() for t in chosen],
-            "validation_specificity": [(p[~y] < t).mean() for t in chosen],
         }
     )
     if "fold" in validation:

@@ -54,7 +54,7 @@ def read_predictions(
     for other in itertools.chain(*others):
         if not other.version or other.version not in versions:
             raise DrError(_explain_difference(other, first[0]))
-    for version in {predictions.version or None for predictions in found} - {None}:
+    for version in {predictions.version for predictions in found} - {""}:
         _check_external([p for p in found if p.version == version])
     for same in [first, *others]:
         for other in same[1:]:

@@ -90,7 +90,7 @@ def seems_confidence(predictions: Predictions) -> bool:
 
 def take_interval(row: Mapping | pd.Series, name: str) -> Interval:
     """Take an interval from a row of a table, which has no n."""
-    return Interval(*(row.get(f"{name}{end}", np.nan) for end in ("", "_low", "_high")), 0)
+    return Interval(row[name], row[f"{name}_low"], row[f"{name}_high"], 0)
 
 
 def round_count(count: int) -> str:

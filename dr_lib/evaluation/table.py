@@ -103,9 +103,9 @@ def read_file(path: Path, sheet: str = "", columns: Sequence[str] = ()) -> Predi
     # 0 or 1 by rounding, as a sum of three of six decimals
     given = table.filter(PROBABILITIES)
     table[given.columns] = given.mask(given.ge(-1e-5) & given.le(1 + 1e-5), given.clip(0, 1))
+    _check_leaks(name, table)
     table = add_columns(table)
     is_gradable = table.get("gradable", pd.Series(1, table.index)) != 0
-    _check_leaks(name, table)
     _check_probabilities(name, table)
     _check_labels(name, table, is_gradable)
     is_usable = table[OF_REFERABLE].notna() & is_gradable
@@ -141,9 +141,10 @@ def _read_table(path: Path, title: str, columns: Sequence[str]) -> pd.DataFrame:
         missing.append("probability_referable, or probability_0 to probability_4")
     if missing:
         raise DrError(
-            f"{sheet} has no column {' and no column '.join(missing)}: give a row for each"
-            " photograph, and add the column, rename one in the header, or choose it with"
-            " --column; of two classes, --column probability_referable=NAME chooses the second"
+            f"{sheet} has no column {' and no column '.join(missing)}: add it, rename one in the"
+            " header, or choose it with --column; of two classes --column"
+            " probability_referable=NAME chooses the second; where a row is a patient, copy"
+            " patient_id into image_id, and where it is two eyes, write two rows"
         )
     table = take_columns(sheet)
     for column in table:
@@ -169,8 +170,7 @@ def add_columns(table: pd.DataFrame) -> pd.DataFrame:
     if set(OF_GRADES) <= set(table):
         five = table[OF_GRADES].to_numpy()
         is_known = ~np.isnan(five).any(axis=1)
-        likeliest = np.nan_to_num(five).argmax(axis=1)
-        table["predicted_grade"] = np.where(is_known, likeliest, np.nan)
+        table["predicted_grade"] = np.where(is_known, five.argmax(axis=1), np.nan)
         summed = pd.Series(np.clip(sum_referable(five), 0, 1), table.index)
         table[OF_REFERABLE] = table.get(OF_REFERABLE, summed).fillna(summed)
     if "grade" in table:
@@ -196,11 +196,11 @@ def _check_probabilities(name: str, table: pd.DataFrame) -> None:
         "a probability is outside 0 to 1: divide percentages by 100, of logits give the sigmoid "
         "(of five the softmax), and leave a missing one empty",
     )
-    refuse(five.isna().sum(axis=1).between(1, 4), "one of the five probabilities is missing")
+    is_one = (five.sum(axis=1) - 1).abs() <= ROUNDING
     refuse(
-        (five.sum(axis=1, min_count=1) - 1).abs() > ROUNDING,
-        "the five probabilities do not add up to 1: of logits give the softmax; else give "
-        "probability_referable instead, and leave these five columns out",
+        five.notna().any(axis=1) & ~(is_one & five.notna().all(axis=1)),
+        "the five probabilities do not add up to 1, or one is missing: of logits give the softmax; "
+        "else give probability_referable instead, and leave these five columns out",
     )
     refuse(
         (sum_referable(five.to_numpy()) - p).abs() > ROUNDING,
@@ -261,15 +261,13 @@ def _check_leaks(name: str, table: pd.DataFrame) -> None:
     leak = "is in two splits: training data leak into the evaluation"
     is_copy = table["image_id"].duplicated(keep=False)
     differs = table[is_copy].groupby("image_id").nunique().gt(1).any()
-    kinds = table[is_copy].nunique()[differs[differs].index].loc[lambda count: count <= 20]
-    names = [name.removeprefix(OWN) for name in kinds.index.difference(ALLOWED)]
-    if {"patient_id", "eye"} & set(differs.index[differs]):
-        refuse(is_copy, "photographs of two eyes share an image_id: give each its own")
-    if names:
+    kinds = differs.index[differs].difference(ALLOWED)
+    if len(kinds):
+        names = " and ".join(name.removeprefix(OWN) for name in kinds)
         refuse(
             is_copy,
-            f"a photograph is listed once for each {' and '.join(names)}: write a file for each "
-            "(of folds add --folds), or keep one row per photograph",
+            f"a photograph is listed once for each {names}: write a file for each (of folds add "
+            "--folds), or keep one row per photograph, each with an image_id of its own",
         )
     refuse(_count_in(table, "image_id", "split") > 1, f"a photograph {leak}")
     refuse(

@@ -23,7 +23,7 @@ def test_12_reads_the_only_predictions_of_the_clone_and_asks_where_there_are_two
         if name == "b":
             notebook = execute(clone, "12_evaluate", kernel)
             assert num_pictures(notebook) == 4 and "48 patients" in texts(notebook)
-    asked = "set predictions to one, the latest first: {0}/a/{1}, {0}/b/{1}"
+    asked = "set predictions to one, latest first: {0}/a/{1}, {0}/b/{1}"
     asked = asked.format("papermill_runs/adhoc/runs", "predictions.csv")
     with pytest.raises(papermill.PapermillExecutionError, match=re.escape(asked)):
         execute(clone, "12_evaluate", kernel)

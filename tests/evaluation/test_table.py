@@ -61,7 +61,7 @@ def test_an_eye_may_have_another_grade_at_another_visit(tmp_path):
     [
         ("probability_0", 1.2, "a probability is outside 0 to 1"),
         ("probability_0", "inf", 'probability_0 is "inf": it must be a finite number'),
-        ("probability_0", "", "one of the five probabilities is missing"),
+        ("probability_0", "", "the five probabilities do not add up to 1, or one is missing"),
         ("grade", 7, 'grade is "7": it must be 0 no retinopathy, 1 mild'),
         ("grade", "", "a probability without a label"),
         ("patient_id", "", "patient_id is empty"),
@@ -80,7 +80,7 @@ def test_a_wrong_cell_is_named_by_its_row(tmp_path, column, cell, message):
     [
         (
             lambda t: t.drop(columns="patient_id"),
-            "mine.csv has no column patient_id: give a row for each photograph, and add the column",
+            "mine.csv has no column patient_id: add it, rename one",
         ),
         (
             lambda t: t.drop(columns="probability_3"),
@@ -130,7 +130,7 @@ def test_a_wrong_cell_is_named_by_its_row(tmp_path, column, cell, message):
         ),
         (
             lambda t: t.assign(**(t[GRADES] * 0 + 0.5).to_dict("series")),
-            "add up to 1: of logits give the softmax; else give probability_referable instead",
+            "of logits give the softmax; else give probability_referable instead",
         ),
         (lambda t: t.assign(grade=t["grade"] + 1), "of grades from 1 to 5 subtract 1;"),
         (
@@ -139,7 +139,7 @@ def test_a_wrong_cell_is_named_by_its_row(tmp_path, column, cell, message):
         ),
         (
             lambda t: pd.concat([t.assign(model="A", kind=t.index), t.assign(model="B")]),
-            "listed once for each model: write a file for each .*, or keep one row per",
+            "listed once for each model and kind: write a file for each .*, or keep one row per",
         ),
         (
             lambda t: pd.concat([t.assign(tta=k, reader=r) for k in "01" for r in "ab"]),
@@ -151,7 +151,7 @@ def test_a_wrong_cell_is_named_by_its_row(tmp_path, column, cell, message):
         ),
         (
             lambda t: t.assign(image_id=t["eye"] + ".jpg"),
-            "photographs of two eyes share an image_id: give each its own$",
+            "listed once for each age and camera and patient_id: .* image_id of its own$",
         ),
         (
             lambda t: pd.concat([t, t.iloc[[VALIDATION[0] - 2]].assign(split="test")]),

@@ -168,3 +168,12 @@ def test_an_interval_does_not_depend_on_how_patients_are_named():
     for names in (patient.astype(str), 10**12 + 3 * patient, patient - 40):
         found = proportion_interval(success, names)
         assert found == pytest.approx(proportion_interval(success, patient))
+
+
+def test_a_test_that_guesses_has_an_interval():
+    """Two probabilities, of which each is half of each kind: all parts of the error are of one
+    size.
+    """
+    found = auc_interval(np.tile([0, 1], 100), np.tile([0, 0, 1, 1], 50), range(200))
+    half = stats.t.ppf(0.975, 99) * (2 * 0.25**2 / 99) ** 0.5 / 0.25
+    assert found[:3] == pytest.approx((0.5, 1 / (1 + np.exp(half)), 1 / (1 + np.exp(-half))))
