@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ from dr_lib.cluster import dask_client
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.runs.backlog import ANY, STOPPED, Backlog
-from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import (
@@ -37,7 +36,6 @@ def run_on_cluster(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
-    allow: Collection[str] = (),
     on_cpu: bool = False,
     worker_root: Path | None = None,
 ) -> list[str]:
@@ -55,9 +53,8 @@ def run_on_cluster(
         worker_root: the repository there, by default where the worker imports dr_lib from.
 
     Raises:
-        DrError: the study is not valid, its runs are of another version of the notebook or of
-            other photographs, labels or splits, nobody answers at the address, or the cluster has
-            no workers (any more).
+        DrError: the study is not valid, nobody answers at the address, or the cluster has no
+            workers (any more).
     """
     address = on.partition(":")[2]
     study = load_study(path, root, instance=instance)
@@ -66,14 +63,9 @@ def run_on_cluster(
     stop_at = time.monotonic() + 3600 * hours
     planned = plan_runs(study, ANY)
     runs = find_runs(planned, only, path)
-    rows = read_rows(folder)
-    check_notebook(study, root, rows, allow)
     backlog = Backlog(study, folder, runs, planned, stop_at=stop_at)
-    backlog.take_in(rows)
-    check_data(folder, planned, backlog.rows, root)
-    make = partial(
-        make_run, path.stem, study, root=worker_root, allow=tuple(allow), on_cpu=on_cpu
-    )
+    backlog.take_in(read_rows(folder))
+    make = partial(make_run, path.stem, study, root=worker_root, on_cpu=on_cpu)
     with dask_client.connect(address) as client:
         return _hand_out(backlog, make, client, address)
 
@@ -129,7 +121,6 @@ def make_run(
     only: str,
     root: Path | None,
     max_hours: float,
-    allow: Collection[str],
     on_cpu: bool,
 ) -> tuple[list[str], list[Row]]:
     """Make one run of a study on this worker; return its error lines and rows."""
@@ -151,7 +142,6 @@ def make_run(
         max_hours=max_hours,
         instance=study.instance,
         only=only,
-        allow=allow,
         on_cpu=on_cpu,
         show_progress=False,
     )

@@ -4,7 +4,6 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
@@ -20,7 +19,7 @@ from dr_lib.remote.pack import pack_up
 from dr_lib.remote.remote_script import is_on
 from dr_lib.remote.session import read_records
 from dr_lib.runs.backlog import ANY, Backlog
-from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
+from dr_lib.runs.folder import keep_for, lock_study
 from dr_lib.runs.row import read_rows
 from dr_lib.runs.study import find_results, find_runs, load_study, plan_runs
 
@@ -40,7 +39,6 @@ def run_on_service(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
-    allow: Collection[str] = (),
     on_cpu: bool = False,
 ) -> list[str]:
     """Execute, in one session, the runs of a study not yet completed on a service's device.
@@ -67,15 +65,13 @@ def run_on_service(
         if on_cpu:
             study.needs = []
         keep_for(folder, study)
-        rows = read_rows(folder)
-        check_notebook(study, root, rows, allow)
         planned = plan_runs(study, ANY)
         backlog = Backlog(study, folder, find_runs(planned, only, path), planned)
         name = f"dr-{on.replace(':', '-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(3)}"
         hours = max_hours or study.max_hours or 24.0  # no session lasts longer
         session = SERVICES[on](folder, name.lower(), on, platform.node(), hours)
+        rows = read_rows(folder)
         backlog.take_in(row for row in rows if is_on(row, session.platform, session.pattern))
-        check_data(folder, backlog.runs, backlog.rows, root)
         session.runs = _list_left(backlog, on)
         if not session.runs:
             return []

@@ -21,12 +21,6 @@ KNOWN = {"small_cnn", "mobilenet", "inception_v3", "vgg19"}  # networks that nee
     "--only", default="", help="run only this scenario and repetition, such as C3-r02"
 )
 @click.option(
-    "--allow",
-    multiple=True,
-    type=click.Choice(["notebook_sha256"]),
-    help="resume although the notebook has changed",
-)
-@click.option(
     "--on",
     default="",
     help="run in a Colab or Kaggle session (colab:T4, colab:v5e1, kaggle:t4x2, ...) or on a "
@@ -69,7 +63,7 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     """List the runs of a study file, with the time and cost of the rest."""
     from dr_lib import hardware
     from dr_lib.runs.backlog import Backlog
-    from dr_lib.runs.folder import check_data, check_folder
+    from dr_lib.runs.folder import check_folder
     from dr_lib.runs.study import (
         check_needs,
         check_paths,
@@ -89,7 +83,6 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     runs = plan_runs(design, name_machine(facts))
     backlog = Backlog(design, folder, runs, runs)
     backlog.read()
-    check_data(folder, runs, backlog.rows, root)
     backlog.unavailable = find_refused(design, runs, facts)
     needs = ""
     words = ["run", study]

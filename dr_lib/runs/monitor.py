@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -30,6 +32,7 @@ COLUMNS = ("seconds", "stopped", *PERCENTS, "process_cpu_s", "process_mib", "gpu
 # CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
 MIN_PERIOD_S = 0.05
 MAX_PERIOD_S = 10.0
+MANY = 1000  # GPUs
 STILL_S = 2.0  # a busy machine delays a sample by less
 
 
@@ -49,7 +52,7 @@ class Monitor:
         path: Path,
         period_s: float = 1.0,
         *,
-        num_gpus: int = 1000,
+        num_gpus: int = MANY,
         pid: int | None = None,
     ):
         """Set the CSV's path, the seconds between samples, the number of GPUs that train, and the
@@ -63,7 +66,7 @@ class Monitor:
         self.path = Path(path)
         self.period_s = period_s
         self.num_gpus = num_gpus
-        self.pid = pid or psutil.Process().pid
+        self.pid = pid or os.getpid()
 
     def __enter__(self) -> Monitor:
         """Start the process, and wait for its first sample.
@@ -125,34 +128,43 @@ def summarise(path: Path, period_s: float = 1.0) -> dict[str, Any]:
     """
     rows = read_samples(path)
     series = {name: [row[name] for row in rows] or [math.nan] for name in COLUMNS}
-    seconds = series["seconds"]
-    steps = [now - before for before, now in zip(seconds, seconds[1:], strict=False)]
-    stood_still_s = 0.0
-    for step_s, is_stopped in zip(steps, series["stopped"][1:], strict=True):
-        if is_stopped:
-            stood_still_s += step_s
-        elif step_s > period_s + STILL_S:
-            stood_still_s += step_s - period_s
-    used_j = series["gpu_energy_j"][-1] - series["gpu_energy_j"][0]
-    cpu_s = series["process_cpu_s"]
+    change = {name: values[-1] - values[0] for name, values in series.items()}
+    steps = [now - before for before, now in itertools.pairwise(series["seconds"])]
+    still = [
+        step_s if is_stopped else step_s - period_s
+        for step_s, is_stopped in zip(steps, series["stopped"][1:], strict=True)
+        if is_stopped or step_s > period_s + STILL_S
+    ]
+    used_j = change["gpu_energy_j"]
     summary = {
         # a counter stands still on some virtual machines, or begins anew
         "gpu_energy_j": used_j if used_j > 0 else math.nan,
-        "process_cpu_s": cpu_s[-1] - cpu_s[0],
+        "process_cpu_s": change["process_cpu_s"],
         "process_peak_mib": max(series["process_mib"]),
-        "stood_still_s": stood_still_s,
+        "stood_still_s": sum(still),
         "num_samples": len(rows),
-        "monitored_s": seconds[-1] - seconds[0],
+        "monitored_s": change["seconds"],
     }
     for name in PERCENTS:
-        values = [value for value in series[name][1:] if not math.isnan(value)]
-        is_known = len(values) == len(steps) > 0
-        summary[f"{name}_mean"] = fmean(values, steps) if is_known else math.nan
+        values = series[name][1:]
+        summary[f"{name}_mean"] = fmean(values, steps) if values else math.nan
         summary[f"{name}_peak"] = max(values, default=math.nan)
     return summary
 
 
-def find_gpus(num_gpus: int) -> list[Any]:
+def measure_gpu_use() -> float:
+    """Measure the share of time that the GPUs are at work, for others as this process does not use
+    them: the smaller of two readings, because what has just ended is in the first.
+    """
+    gpus = find_gpus()
+    percent = read_gpus(gpus).get("gpu_percent", 0.0)
+    if percent:
+        time.sleep(1)
+        percent = min(percent, read_gpus(gpus).get("gpu_percent", 0.0))
+    return percent / 100
+
+
+def find_gpus(num_gpus: int = MANY) -> list[Any]:
     """Find the first GPUs that CUDA may use; none without NVIDIA's library or driver."""
     with suppress(Exception):
         import pynvml
@@ -192,7 +204,7 @@ def _read_tree(process: psutil.Process) -> dict[str, float]:
     mib = 0.0
     for one in [process, *process.children(recursive=True)]:
         with suppress(psutil.Error):
-            if one.pid != psutil.Process().pid:
+            if one.pid != os.getpid():
                 cpu_s += read_process_cpu_s(one)
                 mib += one.memory_info().rss / 2**20
     is_stopped = process.status() == psutil.STATUS_STOPPED
@@ -202,12 +214,8 @@ def _read_tree(process: psutil.Process) -> dict[str, float]:
 def main(period_s: str, num_gpus: str, pid: str) -> None:
     """Sample on a fixed grid of time until the input ends."""
     is_over = threading.Event()
-
-    def wait() -> None:
-        sys.stdin.read()
-        is_over.set()
-
-    threading.Thread(target=wait, daemon=True).start()
+    end = threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True)
+    end.start()
     process = psutil.Process(int(pid))
     gpus = find_gpus(int(num_gpus))
     writer = csv.DictWriter(sys.stdout, COLUMNS, restval="", lineterminator="\n")
@@ -229,6 +237,8 @@ def main(period_s: str, num_gpus: str, pid: str) -> None:
         if is_last:
             return
         is_last = is_over.wait(float(period_s) - seconds % float(period_s))
+        if is_last:
+            time.sleep(MIN_PERIOD_S)
 
 
 if __name__ == "__main__":

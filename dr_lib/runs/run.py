@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 import time
 import uuid
@@ -33,7 +34,7 @@ from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.settings import describe_settings
 from dr_lib.parameters import find_model
 from dr_lib.processes import end_with_parent
-from dr_lib.runs.monitor import find_gpus, read_gpus, read_process_cpu_s
+from dr_lib.runs.monitor import read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import (
     KIND,
@@ -71,6 +72,7 @@ class RunIdentity:
     priced_as: str = ""
     # a cloud service's session names itself to the rows made there
     session: str | None = field(default_factory=lambda: os.environ.get("DR_LIB_SESSION"))
+    others_gpu_share: float | None = None
     stop_at: float = math.inf  # of this try alone: when it has to stop, on the monotonic clock
 
     @classmethod
@@ -194,7 +196,6 @@ class Run:
         boot = self._identity["boot"]
         earlier = read_left(self.study_dir).values()
         self._earlier = [_find_kind(row) for row in earlier if row.get("boot") == boot]
-        self._others_gpu_share = read_gpus(find_gpus(1000)).get("gpu_percent", 0.0) / 100
         self._pauses = Pauses()
         self._is_finished = False
         self._start = time.monotonic()
@@ -282,25 +283,24 @@ class Run:
         taken_s = _read_others_s() - self._others_s
         free_s = (psutil.cpu_count() - count_cpus()) * wall_s
         others_cpu_share = max(0.0, taken_s - free_s) / (count_cpus() * wall_s)
-        if self._others_gpu_share > DISTURBED:
+        others_gpu_share = self._run.others_gpu_share or 0.0
+        if others_gpu_share > DISTURBED:
             measured["gpu_energy_j"] = None  # theirs is in it
-        is_busy = max(others_cpu_share, self._others_gpu_share) > DISTURBED
+        is_busy = max(others_cpu_share, others_gpu_share) > DISTURBED
+        identity = self.identity
         row = {
-            **self.identity,
+            **identity,
             "status": "ok",
             "error": "",
             "wall_s": wall_s,
             "others_cpu_share": round(others_cpu_share, 3),
-            "others_gpu_share": self._others_gpu_share,
             "disturbed": is_busy or (measured.get("stood_still_s") or 0) > 0,
-            "peak_memory_mib": measure_peak_mib(),
+            "peak_memory_mib": _measure_peak_mib(),
             **self._price_training(measured),
             **measured,
         }
-        identity = self.identity
-        for name in ("commit", "code_sha256"):  # of a training, which other cells may follow
-            codes = [*row[name].split(" + "), identity[name]]
-            row[name] = " + ".join(filter(None, dict.fromkeys(codes)))
+        for name in ("commit", "code_sha256"):  # with the cells that followed a training
+            row[name] = identity[name]
         if "train_s" in row:
             row["cold"] = _find_kind(row) not in self._earlier
         path = write_row(self.study_dir, row)
@@ -322,23 +322,20 @@ class Run:
         """Price the training alone; not for a resumed run, whose last process timed only a part."""
         if not self._price:
             return {}
-        paid = self._price.usd_per_hour
-        train_s = measured.get("train_s") or math.nan
-        if measured.get("resumed"):
-            train_s = math.nan
+        usd_per_hour = self._price.usd_per_hour
+        train_s = math.nan if measured.get("resumed") else measured.get("train_s") or math.nan
         return {
-            "usd_per_hour": self._price.usd_per_hour,
+            "usd_per_hour": usd_per_hour,
             "price_as_of": self._price.date,
-            "formula_usd": price_seconds(paid, train_s),
-            "cost_usd": price_seconds(paid, train_s, measured.get("setup_s") or 0.0),
+            "formula_usd": price_seconds(usd_per_hour, train_s),
+            "cost_usd": price_seconds(usd_per_hour, train_s, measured.get("setup_s") or 0.0),
         }
 
 
-def measure_peak_mib() -> int | None:
+def _measure_peak_mib() -> int | None:
     """Measure the peak memory of this process so far, without its children; None but on Linux."""
-    status = read_text(Path("/proc/self/status"))
-    _, _, peak = status.partition("VmHWM:")
-    return int(peak.split()[0]) // 2**10 if peak else None
+    peak = re.search(r"VmHWM:\s*(\d+)", read_text(Path("/proc/self/status")))
+    return int(peak[1]) // 2**10 if peak else None
 
 
 def _find_kind(row: Row) -> tuple | None:

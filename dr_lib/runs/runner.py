@@ -8,7 +8,6 @@ import subprocess
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,11 +16,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from dr_lib import hardware
-from dr_lib.code import explain_commit, read_commit
+from dr_lib.code import read_commit
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.runs.backlog import STOPPED, Backlog
-from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
+from dr_lib.runs.folder import keep_for, lock_study
+from dr_lib.runs.monitor import measure_gpu_use
 from dr_lib.runs.papermill import (
     OUT_OF_TIME,
     find_error,
@@ -69,7 +69,6 @@ def run_study(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
-    allow: Collection[str] = (),
     on_cpu: bool = False,
     show_progress: bool = True,
 ) -> list[str]:
@@ -88,7 +87,6 @@ def run_study(
         instance: in place of the file's: the machine's name in the table of prices.
         only: one run alone, by scenario and repetition, such as C3-r02. It waits for another
             process that is running the study.
-        allow: notebook_sha256, to go on where the notebook has changed since other runs were made.
         on_cpu: run on a machine without the accelerator that the study needs.
         show_progress: draw a bar.
 
@@ -98,8 +96,7 @@ def run_study(
         skipped and why.
 
     Raises:
-        DrError: the study is not valid, its folder holds another or runs of another version of
-            the notebook or of other photographs, labels or splits, the disk is full, or another
+        DrError: the study is not valid, its folder holds another, the disk is full, or another
             process of this machine is running it.
 
     Example:
@@ -115,10 +112,6 @@ def run_study(
     ):
         keep_for(folder, study)
         backlog.read()
-        if backlog.list_left():
-            check_notebook(study, root, backlog.rows.values(), allow)
-            if why := explain_commit(root):
-                bar.write(f"the rows will name no commit, because git does not: {why}")
         session = Session(root, backlog, bar)
         for scenario, reason in backlog.unavailable.items():
             _skip(session, scenario, reason)
@@ -146,10 +139,7 @@ def _plan(study: Study, path: Path, root: Path, only: str, on_cpu: bool) -> Back
     unavailable = {
         run.scenario: refused[run.scenario] for run in runs if run.scenario in refused
     }
-    backlog = Backlog(study, find_results(path), runs, planned, unavailable=unavailable)
-    backlog.read()
-    check_data(backlog.folder, planned, backlog.rows, root)
-    return backlog
+    return Backlog(study, find_results(path), runs, planned, unavailable=unavailable)
 
 
 def _make_all(session: Session) -> None:
@@ -219,6 +209,7 @@ def _make_one(session: Session, run: PlannedRun) -> str:
     folder = backlog.folder
     progress_path(folder, run.run_id).unlink(missing_ok=True)  # of an earlier try
     identity = _identify(session, run)
+    identity.others_gpu_share = measure_gpu_use()
     start = time.monotonic()
     error = _execute(session, run, identity)
     process_s = time.monotonic() - start

@@ -149,7 +149,7 @@ DETAILS = {  # in some rows
     # not its reserve, which gpu_memory_percent_* see
     "device_peak_mib": (float, "largest that the framework's allocator gave out on a device"),
     "others_cpu_share": (float, "share of the CPUs that others took during the run, 0 to 1"),
-    "others_gpu_share": (float, "share of the GPUs that others took as the run began"),
+    "others_gpu_share": (float, "share of the GPUs that others took just before"),
     "cold": (bool, "in its study, no run of its kind had finished since the boot"),
     "disturbed": (bool, "others took over a tenth of CPUs or GPUs, or the run stood still"),
     "process_s": (float, "whole process, including papermill and the kernel's start"),

@@ -5,10 +5,12 @@ A scenario is one cell of the design: framework, data set, image side and networ
 environment. `runs` are timed rows of a `Selection`; `lang` is en, or pt with decimal commas.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dr_lib.numbers import write_interval, write_number
@@ -31,7 +33,6 @@ METERS = {
     "gpu_percent_mean": "GPU",
     "gpu_memory_percent_mean": "GPU memory",
 }
-SMALL_SHARE = 0.005  # terms that explain less are drawn as one
 WORK = ["dataset", "image_size", "network"]  # what frameworks and environments compete at
 
 
@@ -65,65 +66,53 @@ def _draw_scenarios(
 ) -> Figure:
     """Draw a panel per environment and column: a line per kind of work, its runs by framework."""
     say = choose_words(lang)
-    panels = []
-    for place, rows in name_scenarios(runs).groupby("place", sort=False):
-        for column, words in columns:
-            if column in rows and rows[column].notna().any():
-                panels.append((place, rows, column, words))
+    panels = [
+        (place, rows, column, words)
+        for place, rows in name_scenarios(runs).groupby("place", sort=False)
+        for column, words in columns
+        if column in rows and rows[column].notna().any()
+    ]
     heights = [0.7 + 0.4 * rows["label"].nunique() for _, rows, *_ in panels]
     figure, axes = open_panels(len(panels), heights=heights)
     for ax, (place, rows, column, words) in zip(axes, panels, strict=True):
-        labels = list(dict.fromkeys(rows["label"]))
-        frameworks = list(dict.fromkeys(rows["framework"]))
-        most = rows[column].max()
-        for (label, framework), some in rows.groupby(["label", "framework"]):
-            shift = (frameworks.index(framework) + 0.5) / len(frameworks) - 0.5
-            y = labels.index(label) + 0.75 * shift
+        labels = list(rows["label"].unique())
+        groups = list(rows.groupby("framework", sort=False))
+        for number, (framework, some) in enumerate(groups):
             colour = FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
-            values = some[column]
-            ax.plot(
-                [0, values.mean()],
-                [y, y],
-                color=colour,
-                lw=4,
-                alpha=0.35,
-                solid_capstyle="butt",
-            )
-            draw_runs(ax, values, np.full(len(values), y), some["disturbed"], 4, colour)
-            usd = some.get("formula_usd", pd.Series(np.nan, some.index))
-            if column == "train_s" and usd.notna().all():
-                text = write_number(usd.sum(), lang, "{:.2g} USD")
-                end = (values.max(), y)
-                ax.annotate(
-                    text,
-                    end,
-                    (5, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize=8,
-                    color=MUTED,
-                )
-        for place_x, framework in enumerate(frameworks):
-            colour = FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
-            words_name = name(framework)
-            ax.text(
-                place_x / 3,
-                1.01,
-                words_name,
-                color=colour,
-                fontweight="bold",
-                transform=ax.transAxes,
-            )
-        counts = rows.groupby(["label", "framework"]).size()
-        n = "–".join(map(str, sorted({counts.min(), counts.max()})))
+            shift = 0.75 * ((number + 0.5) / len(groups) - 0.5)
+            y = some["label"].map(labels.index) + shift
+            means = some[column].groupby(y).mean()
+            ax.barh(means.index, means, height=0.12, color=colour, alpha=0.35)
+            draw_runs(ax, some[column], y, some["disturbed"], 4, colour)
+            if column == "train_s":
+                _write_costs(ax, some, y, lang)
+            title = name(framework)
+            style = {"color": colour, "fontweight": "bold", "transform": ax.transAxes}
+            ax.text(number / 3, 1.01, title, style)
+        n = "–".join(map(str, sorted(set(rows.groupby(["label", "framework"]).size()))))
         title = f"{place}, {say('n = {} a scenario').format(n)}"
         ax.set_title(title, loc="left", fontsize=10, color=MUTED, pad=18)
         ax.set_yticks(range(len(labels)), labels)
+        most = rows[column].max()
         end = 1.18 * most if column == "train_s" else min(105, 1.15 * most)
         ax.set(xlabel=words, xlim=(0, end), ylim=(len(labels) - 0.5, -0.5))
         ax.tick_params(axis="y", left=False)
         use_commas(ax, lang, "x")
     return figure
+
+
+def _write_costs(ax: Axes, runs: pd.DataFrame, y: pd.Series, lang: str) -> None:
+    """Write the sum of the formula's cost beside the runs of each scenario that all have one."""
+    for place, rows in runs.groupby(y):
+        usd = rows.get("formula_usd", pd.Series(np.nan, rows.index))
+        if usd.notna().all():
+            text = write_number(usd.sum(), lang, "{:.2g} USD")
+            write_beside(ax, text, (rows["train_s"].max(), place), fontsize=8, color=MUTED)
+
+
+def write_beside(ax: Axes, text: str, point: tuple[float, float], **style: Any) -> None:
+    """Write a text to the right of a point."""
+    ax.annotate(text, point, (5, 0), textcoords="offset points", va="center", **style)
 
 
 def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
@@ -164,21 +153,20 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw how much of the variation each term explains, the largest first, repetitions last.
 
     Args:
-        allocation: from `allocate_variation`; terms below half a per cent are drawn as one bar.
+        allocation: from `allocate_variation`.
         lang: en or pt.
     """
     say = choose_words(lang)
-    bars = _sort_terms(allocation, lang, say)
+    order = [allocation["num_factors"] == 0, -allocation["share"]]
+    bars = allocation.iloc[np.lexsort(order[::-1])]
     figure, (ax,) = open_panels(1, heights=0.3 + 0.3 * len(bars))
-    by_factors = {0: "#949494", 1: "#023858", 2: "#3690c0"}
-    colours = [by_factors.get(n, "#a6bddb") for n in bars["num_factors"]]
-    ax.barh(bars["words"], 100 * bars["share"], color=colours)
+    colours = bars["num_factors"].map({0: "#949494", 1: "#023858", 2: "#3690c0"})
+    ax.barh([name_term(term, say) for term in bars["term"]], 100 * bars["share"], color=colours)
     for position, row in enumerate(bars.itertuples()):
         text = write_number(100 * row.share, lang, "{:.1f} %")
         if np.isfinite(row.p):
             text += f", {write_p(row.p, lang)}"
-        end = (100 * row.share, position)
-        ax.annotate(text, end, (5, 0), textcoords="offset points", va="center")
+        write_beside(ax, text, (100 * row.share, position))
     ax.invert_yaxis()
     ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
     return figure
@@ -196,18 +184,3 @@ def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
     dataset, size, network = (runs[column].map(name) for column in WORK)
     label = dataset + ", " + size + " px, Rede " + network
     return runs.drop(columns=["_gpu", "_later"]).assign(label=label)
-
-
-def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) -> pd.DataFrame:
-    """Sort the bars from the top, with labels; small terms are merged into one."""
-    terms = allocation.sort_values("share", ascending=False, kind="stable")
-    terms = terms.assign(words=[name_term(term, say) for term in terms["term"]])
-    is_rest = terms["num_factors"] == 0
-    is_small = (terms["share"] < SMALL_SHARE) & (terms["num_factors"] > 1)
-    small = terms[is_small]
-    if len(small) > 1:
-        words = say("{} others, each below {} %")
-        words = words.format(len(small), write_number(100 * SMALL_SHARE, lang))
-        share = small["share"].sum()
-        small = pd.DataFrame([{"words": words, "share": share, "num_factors": 3, "p": np.nan}])
-    return pd.concat([terms[~is_small & ~is_rest], small, terms[is_rest]], ignore_index=True)

@@ -145,7 +145,7 @@ def test_a_studys_identity_wins(tmp_path, monkeypatch):
     row = finish(begin(tmp_path, results=str(tmp_path / "drive")))
     names = ("run_id", "study", "scenario", "retries")
     assert [row[name] for name in names] == ["C2-r04-here", "trial", "C2", 1]
-    unknown = {"stop_at", "study_dir", "session"}
+    unknown = {"stop_at", "study_dir", "session", "others_gpu_share"}
     assert not unknown & set(row) and not (tmp_path / "drive").exists()
 
 
@@ -207,8 +207,8 @@ def test_busy_seconds_are_linuxs():
 
 @pytest.mark.parametrize(("percent", "is_disturbed"), [(99, True), (9, False)])
 def test_a_gpu_that_others_use_disturbs_a_run(tmp_path, monkeypatch, percent, is_disturbed):
-    """Before the run has used it; its energy is then not the run's."""
-    monkeypatch.setattr(run_module, "read_gpus", lambda gpus: {"gpu_percent": percent})
+    """As the study saw before the run; its energy is then not the run's."""
+    tell(monkeypatch, "C1-r00-here", tmp_path, others_gpu_share=percent / 100)
     monkeypatch.setattr(run_module, "_read_others_s", lambda: 0.0)
     row = finish(begin(tmp_path), gpu_energy_j=7.0)
     assert (row["others_gpu_share"], row["disturbed"]) == (percent / 100, is_disturbed)

@@ -322,20 +322,6 @@ def test_one_run_alone_and_the_commands_for_all(house, command):
         run_quietly(path, house, only="C9-r00")
 
 
-def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, command):
-    """Runs of two versions of a notebook are not one study; who knows that nothing changed that
-    counts may go on.
-    """
-    path = write_study(house)
-    complete(house, path, {"C1": 1.0}, notebook_sha256="of before it changed")
-    with pytest.raises(DrError, match="quick has changed .*--allow notebook_sha256"):
-        run_quietly(path, house)
-    assert run_quietly(path, house, only="C1-r00") == []  # it is complete
-    command("run", path, "--allow", "notebook_sha256")
-    assert list_begun(house) == ["C1-r01"]
-    assert len({row["notebook_sha256"] for row in read_rows(trial(house))}) == 2
-
-
 def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
     """The study says so before a run begins."""
     monkeypatch.setattr("dr_lib.runs.runner.MIN_FREE_MIB", 2**40)
