@@ -53,26 +53,6 @@ _HOMES = {  # of each name of the front door
     "answer_training": "report.answer",
 }
 __all__ = list(_HOMES)
-# of names whose files may not change: their hash says which crops are of which code
-_EXAMPLES = {
-    "crop_fundus": """
-    Example:
-        >>> crop = crop_fundus("photograph.jpg", size=299)
-        >>> crop.image.shape, crop.circle.radius > 24, crop.status  # radius in the photograph [px]
-        ((299, 299, 3), True, 'ok')
-    """,
-    "encode_jpeg": """
-
-    Example:
-        >>> encode_jpeg(np.zeros((299, 299, 3), np.uint8))[:2]
-        b'\\xff\\xd8'
-    """,
-    "decode_jpeg": """
-    Example:
-        >>> decode_jpeg(encode_jpeg(np.zeros((299, 299, 3), np.uint8)), size=96).shape
-        (96, 96, 3)
-    """,
-}
 
 
 def __getattr__(name):
@@ -83,7 +63,6 @@ def __getattr__(name):
 
     home = import_module(f"dr_lib.{_HOMES[name]}")
     value = getattr(home, name, home)  # groups is a module
-    value.__doc__ += _EXAMPLES.get(name, "")
     globals()[name] = value
     return value
 

@@ -156,8 +156,7 @@ for layer in layers:
     print(f"{layer.kind:8} {' -> '.join(shapes)}{', ReLU' * layer.relu}")
 weights = architecture.draw_weights(layers, run.seed)
 num_parameters = sum(array.size for array in weights)
-num_multiplications = architecture.count_multiplications(layers)
-print(f"{num_parameters:,} parameters, {num_multiplications:,} multiplications")
+print(f"{num_parameters:,} parameters")
 trainer = Trainer(
     images,
     weights,

@@ -19,7 +19,7 @@ from nbclient.exceptions import DeadKernelError
 from dr_lib.errors import DrError
 from dr_lib.processes import explain_end
 
-TIMEOUT = "DR_LIB_KERNEL_TIMEOUT"  # in the environment: how long a kernel may take to start [s]
+START_S = 600  # that a kernel may take to start, on a slow disk
 
 
 class Kernel(AsyncKernelManager):
@@ -74,9 +74,6 @@ def execute_notebook(
         DrError: the kernel died or did not start in time.
         PapermillExecutionError: a cell stopped.
     """
-    timeout_s = os.environ.get(TIMEOUT) or "600"
-    if not timeout_s.isdecimal():
-        raise DrError(f"{TIMEOUT} is {timeout_s!r}: it must be a whole number of seconds")
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what it would say is raised
     with log.open("ab+") as file:
 
@@ -90,7 +87,7 @@ def execute_notebook(
                 parameters,
                 kernel_name=NATIVE_KERNEL_NAME,
                 kernel_manager_class=Logged,
-                start_timeout=int(timeout_s),
+                start_timeout=START_S,
                 # else it keeps what libraries print, and takes it to the grave
                 extra_arguments=["--log-level=ERROR", "--IPKernelApp.capture_fd_output=False"],
                 **options,
@@ -100,10 +97,7 @@ def execute_notebook(
         except RuntimeError as error:
             if "respond" not in str(error):
                 raise
-            raise DrError(
-                f"the kernel did not start within {timeout_s} s: "
-                f"if the disk is slow, set {TIMEOUT} to more seconds"
-            ) from error
+            raise DrError(f"the kernel did not start within {START_S} s") from error
 
 
 def main(notebook: str, output: str, log: str, parameters: str) -> None:

@@ -58,6 +58,11 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
         UnreadableImageError: the source is no picture that can be decoded, or most of its field of
             view is missing.
         NoFundusError: the picture shows no field of view, or one of less than 48 px.
+
+    Example:
+        >>> crop = crop_fundus("photograph.jpg", size=299)
+        >>> crop.image.shape, crop.circle.radius > 24, crop.status  # radius in the photograph [px]
+        ((299, 299, 3), True, 'ok')
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose from {', '.join(METHODS)}")

@@ -20,7 +20,12 @@ IMAGE_SIZE = 299  # side of a stored crop [px], unless another is asked for
 
 
 def encode_jpeg(image: np.ndarray, quality: int = 95) -> bytes:
-    """Encode a (height, width, 3) uint8 RGB image as JPEG, chroma at half the resolution."""
+    """Encode a (height, width, 3) uint8 RGB image as JPEG, chroma at half the resolution.
+
+    Example:
+        >>> encode_jpeg(np.zeros((299, 299, 3), np.uint8))[:2]
+        b'\\xff\\xd8'
+    """
     options = [cv2.IMWRITE_JPEG_QUALITY, quality]
     return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)[1].tobytes()
 
@@ -30,6 +35,10 @@ def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:
 
     OpenCV decodes, or Pillow on a machine without it (Colab's TPU); both hold libjpeg-turbo, and
     the pixels are the same to the bit.
+
+    Example:
+        >>> decode_jpeg(encode_jpeg(np.zeros((299, 299, 3), np.uint8)), size=96).shape
+        (96, 96, 3)
     """
     if cv2:
         image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)

@@ -116,12 +116,3 @@ def to_channels_first(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> l
             converted += [np.ascontiguousarray(kernel), next(arrays)]
         map_shape = layer.input_shape if layer.kind == "flatten" else ()
     return converted
-
-
-def count_multiplications(layers: tuple[Layer, ...]) -> int:
-    """Count the multiplications of one image's forward pass; a kernel is applied at each output."""
-    return sum(
-        math.prod(layer.output_shape[:-1]) * math.prod(layer.kernel_shape)
-        for layer in layers
-        if layer.kernel_shape
-    )
