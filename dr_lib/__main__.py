@@ -1,6 +1,8 @@
 """The command line, python -m dr_lib COMMAND; --help lists the commands."""
 
 import errno
+import os
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -112,6 +114,9 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context, debug: bool) -> None:
     """Train, time, price and serve a fundus model."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell: >&-
+            setattr(sys, name, open(os.devnull, "w"))
     context.obj = Suite(ROOT, TARGETS)
 
 

@@ -177,3 +177,10 @@ def test_a_command_is_imported_when_it_is_used():
     listed += f"; print(sorted({heavy} & set(sys.modules)))"
     shown = subprocess.check_output([sys.executable, "-c", listed], cwd=ROOT, text=True)
     assert shown.endswith("\n[]\n")
+
+
+def test_closed_streams_stop_nothing():
+    """As `>&- 2>&-` of a shell, in a job: what would be printed goes nowhere."""
+    code = "import sys; sys.stdout = sys.stderr = None; from dr_lib.__main__ import main; "
+    code += "main(['sample', '--help'], standalone_mode=False); sys.stderr.write('x')"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

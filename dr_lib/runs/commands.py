@@ -109,8 +109,9 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
         click.echo(needs)
     # behind --commands, which may be for machines with other files
     check_paths(design, study, root)
-    if design.notebook == "10_train":
-        from dr_lib.training.models import find_network  # which imports Keras
+    is_training = design.notebook == "10_train"
+    for name in {run.parameters.get("model", "small_cnn") for run in runs} - KNOWN:
+        if is_training:
+            from dr_lib.training.models import find_network  # which imports Keras
 
-        for name in {run.parameters.get("model", "small_cnn") for run in runs} - KNOWN:
             find_network(name)

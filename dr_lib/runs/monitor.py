@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import math
 import os
 import subprocess
@@ -18,13 +17,16 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_memory
 from dr_lib.hardware.facts import list_gpus
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PERCENTS = ("cpu_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
 # sums over the GPUs, as shares are means; energy counts from when the driver was loaded
@@ -104,14 +106,13 @@ class Monitor:
         return summarise(self.path, self.period_s)
 
 
-def read_samples(path: Path) -> list[dict[str, float]]:
+def read_samples(path: Path) -> pd.DataFrame:
     """Read the samples of a monitor's CSV; a row that was cut short is left out."""
+    import pandas as pd
+
     text = Path(path).read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    return [
-        {name: float(cell or math.nan) for name, cell in row.items()}
-        for row in csv.DictReader(io.StringIO(whole))
-    ]
+    whole = text[: text.rfind("\n") + 1] or ",".join(COLUMNS)
+    return pd.read_csv(io.StringIO(whole), dtype=float)
 
 
 def summarise(path: Path, period_s: float = 1.0) -> dict[str, Any]:
@@ -127,29 +128,25 @@ def summarise(path: Path, period_s: float = 1.0) -> dict[str, Any]:
         where nothing was measured, never 0.
     """
     rows = read_samples(path)
-    series = {name: [row[name] for row in rows] or [math.nan] for name in COLUMNS}
-    change = {name: values[-1] - values[0] for name, values in series.items()}
-    steps = [now - before for before, now in itertools.pairwise(series["seconds"])]
-    still = [
-        step_s if is_stopped else step_s - period_s
-        for step_s, is_stopped in zip(steps, series["stopped"][1:], strict=True)
-        if is_stopped or step_s > period_s + STILL_S
-    ]
+    num_samples = len(rows)
+    rows = rows if num_samples else rows.reindex([0])
+    step_s = rows["seconds"].diff()
+    late_s = (step_s - period_s).where(step_s > period_s + STILL_S, 0.0)
+    change = rows.iloc[-1] - rows.iloc[0]
+    later = rows[list(PERCENTS)].iloc[1:]
+    means = later.mul(step_s.iloc[1:], axis=0).sum(skipna=False) / change["seconds"]
     used_j = change["gpu_energy_j"]
-    summary = {
+    return {
         # a counter stands still on some virtual machines, or begins anew
         "gpu_energy_j": used_j if used_j > 0 else math.nan,
         "process_cpu_s": change["process_cpu_s"],
-        "process_peak_mib": max(series["process_mib"]),
-        "stood_still_s": sum(still),
-        "num_samples": len(rows),
+        "process_peak_mib": rows["process_mib"].max(),
+        "stood_still_s": step_s.where(rows["stopped"] == 1, late_s).sum(),
+        "num_samples": num_samples,
         "monitored_s": change["seconds"],
+        **means.add_suffix("_mean"),
+        **later.max().add_suffix("_peak"),
     }
-    for name in PERCENTS:
-        values = series[name][1:]
-        summary[f"{name}_mean"] = fmean(values, steps) if values else math.nan
-        summary[f"{name}_peak"] = max(values, default=math.nan)
-    return summary
 
 
 def measure_gpu_use() -> float:

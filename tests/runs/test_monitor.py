@@ -66,6 +66,7 @@ def test_a_busy_core_is_seen(tmp_path, period_s):
     first and a last sample say so too, at the paper's period of 10 s, for which nobody waits."""
     with Monitor(tmp_path / "new" / "samples.csv", period_s) as monitor:
         cpu_s = burn(0.8)
+        mib = psutil.Process().memory_info().rss / 2**20
         left_s = time.monotonic()
     assert time.monotonic() - left_s < 2
     summary = monitor.summarise()
@@ -74,10 +75,9 @@ def test_a_busy_core_is_seen(tmp_path, period_s):
     assert (summary["num_samples"] >= 8) == (period_s < 1)
     own_percent = 100 * cpu_s / (0.8 * psutil.cpu_count())
     assert own_percent - 12 < summary["cpu_percent_mean"] <= summary["cpu_percent_peak"] <= 100
-    mib = psutil.Process().memory_info().rss / 2**20
     assert 0.9 * mib < summary["process_peak_mib"] and summary["stood_still_s"] == 0
     assert 0 < summary["memory_percent_mean"] < 100
-    seconds = [row["seconds"] for row in read_samples(monitor.path)][1:-1]
+    seconds = read_samples(monitor.path)["seconds"].tolist()[1:-1]
     assert period_s > 1 or seconds[-1] == pytest.approx(0.1 * len(seconds), abs=0.11)
 
 
@@ -186,7 +186,7 @@ def test_a_file_cut_short_is_read_up_to_its_last_whole_row(tmp_path):
     for length in range(0, len(whole) + 1, 5):
         path.write_text(whole[:length])
         num_whole = max(0, whole[:length].count("\n") - 1)
-        assert [row["seconds"] for row in read_samples(path)] == [*range(num_whole)]
+        assert read_samples(path)["seconds"].tolist() == [*range(num_whole)]
 
 
 def test_a_period_that_cannot_be_is_refused(tmp_path):
