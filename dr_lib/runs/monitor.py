@@ -136,17 +136,18 @@ def summarise(path: Path, period_s: float = 1.0) -> dict[str, Any]:
     later = rows[list(PERCENTS)].iloc[1:]
     means = later.mul(step_s.iloc[1:], axis=0).sum(skipna=False) / change["seconds"]
     used_j = change["gpu_energy_j"]
-    return {
+    summary = {
         # a counter stands still on some virtual machines, or begins anew
         "gpu_energy_j": used_j if used_j > 0 else math.nan,
         "process_cpu_s": change["process_cpu_s"],
         "process_peak_mib": rows["process_mib"].max(),
         "stood_still_s": step_s.where(rows["stopped"] == 1, late_s).sum(),
-        "num_samples": num_samples,
         "monitored_s": change["seconds"],
         **means.add_suffix("_mean"),
         **later.max().add_suffix("_peak"),
     }
+    measured = {name: float(value) for name, value in summary.items()}
+    return {**measured, "num_samples": num_samples}
 
 
 def measure_gpu_use() -> float:
