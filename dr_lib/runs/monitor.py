@@ -146,7 +146,7 @@ def summarise(path: Path, period_s: float = 1.0) -> dict[str, Any]:
         **means.add_suffix("_mean"),
         **later.max().add_suffix("_peak"),
     }
-    measured = {name: float(value) for name, value in summary.items()}
+    measured = {name: round(float(value), 3) for name, value in summary.items()}
     return {**measured, "num_samples": num_samples}
 
 
