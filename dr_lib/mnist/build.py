@@ -5,7 +5,6 @@ import hashlib
 import os
 import re
 import shutil
-import site
 import subprocess
 import tempfile
 from pathlib import Path
@@ -69,7 +68,8 @@ def build(device: str = "auto") -> Library:
     """
     if device not in ("auto", "gpu", "cpu"):
         raise ValueError(f"device {device!r}: choose from auto, gpu and cpu")
-    capabilities = set() if device == "cpu" else _find_capabilities()
+    gpus = [] if device == "cpu" else list_gpus()
+    capabilities = {f"{10 * gpu.compute_capability:.0f}" for gpu in gpus}
     if capabilities:
         nvcc = find_nvcc()
         if nvcc is None:
@@ -92,14 +92,6 @@ def build(device: str = "auto") -> Library:
     return Library(_compile([compiler, *flags.split()]), "cpu")
 
 
-def _find_capabilities() -> set[str]:
-    """Find the compute capabilities of the GPUs, such as {"75"}."""
-    try:
-        return {f"{10 * gpu.compute_capability:.0f}" for gpu in list_gpus()}
-    except HardwareError as error:
-        raise HardwareError(f"{error}, or build('cpu')") from error
-
-
 def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
     """Compile for GPUs of the given compute capabilities, such as {"75", "90"}; no GPU is needed.
 
@@ -112,10 +104,9 @@ def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
 
 def find_nvcc() -> str | None:
     """Find the CUDA compiler on the path, in a toolkit or in the Python package."""
-    folders = [os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"]
-    for packages in (*site.getsitepackages(), site.getusersitepackages()):
-        compilers = sorted(Path(packages).glob("nvidia/*/bin/nvcc"), reverse=True)
-        folders += [str(compiler.parent) for compiler in compilers]
+    packages = Path(np.__file__).parents[1]
+    installed = sorted(map(str, packages.glob("nvidia/*/bin")), reverse=True)
+    folders = [os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin", *installed]
     return shutil.which("nvcc", path=os.pathsep.join(folders))
 
 

@@ -162,9 +162,7 @@ def flatten(weights: dict[str, np.ndarray]) -> np.ndarray:
     """Flatten the weights for the C code; other names or shapes raise a ValueError."""
     shapes = {name: np.shape(array) for name, array in weights.items()}
     if shapes != SHAPES:
-        raise ValueError(
-            f"weights of shapes {shapes}: the network needs {SHAPES}, as from initial_weights"
-        )
+        raise ValueError(f"weights of shapes {shapes}: the network needs {SHAPES}")
     return np.concatenate([np.ravel(weights[name]) for name in SHAPES]).astype(np.float32)
 
 

@@ -23,13 +23,11 @@ from dr_lib.mnist.epochs import (
     list_epochs,
     list_runs,
 )
-from dr_lib.numbers import write_number
 from dr_lib.report.groups import NoRunsError
 from dr_lib.report.style import (
     FRAMEWORK_COLOURS,
     MUTED,
     OTHER_COLOUR,
-    THEIRS,
     choose_words,
     open_panels,
     space_ticks,
@@ -44,11 +42,6 @@ COLOURS = {  # Keras has those of its backends elsewhere
 }
 STYLES = {1: "-", 32: "--"}  # by batch size
 SPREAD = ["median", "min", "max"]
-EPOCHS = 40  # of the paper's end points
-MACHINES = {
-    "cuda": ("D", "CUDA C, Tesla T4"),
-    "keras": ("s", "Keras, CPU"),
-}  # with their markers
 
 
 class Line(NamedTuple):
@@ -65,35 +58,17 @@ class Line(NamedTuple):
         return list_epochs(self.runs).groupby("epoch")["train_s"].agg(SPREAD)
 
 
-def plot_cumulative_time(
-    timed: pd.DataFrame, lang: str = "en", *, published: pd.DataFrame | None = None
-) -> Figure:
+def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the time after each epoch, a line per implementation, batch and machine: figure 1a.
 
-    The paper's end points, rows of `claims.list_printed`, stand beside equal work, or alone: times
-    on a part of MNIST do not share their axis.
+    Raises:
+        NoRunsError: no run has epochs.
     """
     say = choose_words(lang)
+    lines = _list_lines(list_runs(timed), say)
     figure, (ax,) = open_panels(1)
-    for line in _list_lines(list_runs(timed), say):
+    for line in lines:
         _draw_band(ax, line.seconds, line)
-    work = timed.reindex(columns=["data_kind", "data_share"])
-    did_paper_work = work["data_kind"].eq("given") & work["data_share"].eq(1)
-    if published is not None and (timed.empty or did_paper_work.any()):
-        for point in published[published["column"] == "train_s"].itertuples():
-            marker, machine = MACHINES[point.framework]
-            seconds = write_number(point.value, lang, "{:g} s")
-            label = f"{machine}, {say(point.authors)}: {seconds}"
-            ax.plot(
-                EPOCHS,
-                point.value,
-                marker,
-                color=THEIRS,
-                mec="black",
-                ms=8,
-                zorder=5,
-                label=label,
-            )
     ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"))
     _finish(figure, [ax], lang, *ax.get_legend_handles_labels())
     return figure
@@ -107,15 +82,12 @@ def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en") -> Figure:
     """
     say = choose_words(lang)
     runs = list_runs(timed)
-    if runs.empty:
-        raise NoRunsError(
-            "no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml"
-        )
+    lines = _list_lines(runs, say)
     figure, (ax,) = open_panels(1)
     # no error has no place on a logarithmic axis
     reached = list_epochs(runs)["accuracy"].clip(upper=0.9995)
     levels = np.unique([*np.linspace(reached.min(), reached.max(), 400), *reached])
-    for line in _list_lines(runs, say):
+    for line in lines:
         times = [find_times_to_accuracy(run, levels) for _, run in line.runs.iterrows()]
         spread = pd.DataFrame(times, columns=100 * (1 - levels)).agg(SPREAD).T
         _draw_band(ax, spread.where(np.isfinite(spread)), line)
@@ -137,11 +109,12 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en") -> Figure:
     """
     say = choose_words(lang)
     runs = list_runs(timed)
+    is_cuda = runs["framework"] == "cuda"
     panels = []
-    for keras in _list_lines(runs[runs["framework"] == "keras"], say):
-        is_near = runs["host"].isin(keras.runs["host"]) & (runs["framework"] == "cuda")
-        if is_near.any():
-            panels.append((keras, _list_lines(runs[is_near], say)))
+    for keras in _list_lines(runs[~is_cuda], say):
+        near = runs[is_cuda & runs["host"].isin(keras.runs["host"])]
+        if len(near):
+            panels.append((keras, _list_lines(near, say)))
     if not panels:
         raise NoRunsError(
             "no run of CUDA C has a run of Keras on the same host: train both in notebook 40"
@@ -175,6 +148,10 @@ def name_line(line: str, say: Callable[[str], str]) -> str:
 
 
 def _list_lines(runs: pd.DataFrame, say: Callable[[str], str]) -> list[Line]:
+    if runs.empty:
+        raise NoRunsError(
+            "no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml"
+        )
     places = runs["implementation"].map([*IMPLEMENTATIONS].index)
     runs = runs.assign(_place=places).sort_values(["_place", "batch_size"], kind="stable")
     lines = []

@@ -94,7 +94,7 @@ def test_without_a_compiler_or_a_gpu(programs, monkeypatch):
 def test_a_driver_that_does_not_answer(programs, monkeypatch):
     """A GPU whose driver fails is no machine without a GPU."""
     put_nvml(monkeypatch, fault="NVMLError_Unknown")
-    with pytest.raises(HardwareError, match=r", or build\('cpu'\)"):
+    with pytest.raises(HardwareError, match="driver"):
         build.build()
 
 
