@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.metrics import ConfusionMatrixDisplay, roc_curve
 
@@ -42,7 +43,6 @@ def plot_roc(models: Sequence[Predictions], measured: pd.DataFrame, lang: str = 
         alarms, found, _ = roc_curve(y, p)
         auc = write_span(auc_interval(y, p, patient).columns("auc"), "auc", lang)
         ax.plot(alarms, found, color=colour, lw=2, label=f"{model.name[:40]}: AUC {auc}")
-    ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls=(0, (4, 3)))
     at = measured[measured["unit"] == UNITS[1]] if len(measured) else measured
     for (_, row), marker in zip(at.iterrows(), MARKERS, strict=False):
         ax.errorbar(
@@ -58,10 +58,7 @@ def plot_roc(models: Sequence[Predictions], measured: pd.DataFrame, lang: str = 
             zorder=4,
             label=say(row["point"]),
         )
-    ends = (-0.03, 1.03)
-    ax.set(xlim=ends, ylim=ends, aspect="equal")
-    ax.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
-    use_commas(ax, lang)
+    _make_square(ax, say("1 - specificity"), say("sensitivity"), lang)
     figure.legend(loc="outside lower left", frameon=False, fontsize=9)
     figure.set_figheight(4 + 0.2 * len(figure.legends[0].get_texts()))
     return figure
@@ -71,13 +68,10 @@ def plot_calibration(bins: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw observed against predicted shares of the bins of `calibrate`."""
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=HALF, heights=2.8)
-    ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls=(0, (4, 3)))
-    reach = np.transpose([_find_reach(row, "observed")[:, 0] for _, row in bins.iterrows()])
-    ax.errorbar(bins["predicted"], bins["observed"], reach, fmt="o-", ms=5, lw=1, color=OURS)
-    ends = (-0.03, 1.03)
-    ax.set(xlim=ends, ylim=ends, aspect="equal")
-    ax.set(xlabel=say("predicted probability"), ylabel=say("observed share"))
-    use_commas(ax, lang)
+    observed = bins["observed"]
+    reach = [observed - bins["observed_low"], bins["observed_high"] - observed]
+    ax.errorbar(bins["predicted"], observed, reach, fmt="o-", ms=5, lw=1, color=OURS)
+    _make_square(ax, say("predicted probability"), say("observed share"), lang)
     return figure
 
 
@@ -114,7 +108,15 @@ def plot_confusion(graded: pd.DataFrame, lang: str = "en") -> Figure:
     return figure
 
 
+def _make_square(ax: Axes, xlabel: str, ylabel: str, lang: str) -> None:
+    """Give both axes the length of 0 to 1, and draw where they are equal."""
+    ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls="--")
+    ends = (-0.03, 1.03)
+    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel=xlabel, ylabel=ylabel)
+    use_commas(ax, lang)
+
+
 def _find_reach(row: pd.Series, column: str) -> np.ndarray:
-    """Compute a value's error bar, (2, 1), down and up to its bounds; 0 without bounds."""
-    reach = [row[column] - row[f"{column}_low"], row[f"{column}_high"] - row[column]]
-    return np.nan_to_num(reach)[:, None]
+    """Compute a value's error bar, (2, 1), down and up to its bounds."""
+    value = row[column]
+    return np.array([[value - row[f"{column}_low"]], [row[f"{column}_high"] - value]])

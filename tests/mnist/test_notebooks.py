@@ -76,7 +76,7 @@ def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, kernel
     )
     assert checks < times
     text = report(clone, "adhoc")
-    assert text.count("<figure") == 4
+    assert text.count("<figure") == 3 and "Too few runs to say how C++" in text
     assert "The network has 2,343 parameters." in text
     alike = pd.read_csv(clone / "papermill_runs" / "adhoc" / "like_for_like.csv")
     ratios = dict(zip(alike["batch_size"], alike["times_as_fast"], strict=True))
