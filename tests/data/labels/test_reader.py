@@ -7,7 +7,6 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.labels.reader import read_sheet, take_columns
 from dr_lib.data.labels.schema import fold_id, is_unknown
-from dr_lib.data.labels.tables import read_labels
 from dr_lib.errors import DrError
 
 ROWS = [["a.jpg", "0", "x"], ["b.jpg", "3", "y"], ["c.jpg", "4", "z"]]
@@ -230,38 +229,6 @@ def test_a_workbook_s_numbers_and_days_are_written_as_they_are_seen(tmp_path):
     table = read(path, path.read_bytes())
     assert table["grade"].tolist() == ["0", "1.5", "4"]
     assert table["visit"].tolist() == ["2024-05-01", "2024-05-01 10:08:00", ""]
-
-
-@pytest.mark.parametrize(
-    ("content", "name"),
-    [
-        (TEXT.replace(",x", ',"x'), "t.csv"),
-        (TEXT.replace("grade", "grade,grade").replace(",3", ",3,4"), "t.csv"),
-        (TEXT.replace(",3", ",5"), "t.csv"),
-        (TEXT.encode("utf-16")[:-1], "t.csv"),
-        ("PK", "t.xlsx"),
-    ],
-)
-def test_two_commands_refuse_a_table_in_the_same_words(tmp_path, content, name):
-    """Of the columns that both read."""
-    from dr_lib.evaluation import predictions as evaluation
-
-    (tmp_path / "a.jpg").touch()
-    path = tmp_path / name
-    more = ",patient_id,split,probability\n"
-    for old in () if isinstance(content, bytes) else ("\n",):
-        head, *rows = content.rstrip("\n").split(old)
-        content = head + more + "".join(f"{row},p{k},test,0.5\n" for k, row in enumerate(rows))
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    said = []
-    for call in (
-        lambda: read_labels(tmp_path, path),
-        lambda: evaluation.read_predictions(path),
-    ):
-        with pytest.raises(DrError) as error:
-            call()
-        said.append(str(error.value))
-    assert said[0] == said[1] and "\n" not in said[0]
 
 
 def test_two_commands_choose_alike(tmp_path):

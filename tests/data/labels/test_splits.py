@@ -75,20 +75,6 @@ def test_a_split_depends_on_the_seed_and_not_on_the_pseudonyms():
     assert set(divide(table, scheme="paper")["split"]) == {"train", "test"}
 
 
-@pytest.mark.slow
-def test_every_patient_has_about_the_same_chance_of_being_tested():
-    """Over 150 seeds no group, by photographs or by grade, is in test much more often than 30 %
-    of the time.
-    """
-    table = draw_table(100, 5)
-    splits = [divide(table, seed=seed, scheme="paper")["split"] for seed in range(150)]
-    tested = sum(split == "test" for split in splits) / 150
-    assert tested.between(0.15, 0.50).all()
-    number = table.groupby("patient_id")["grade"].transform("size")
-    for group in (number, table["grade"]):
-        assert tested.groupby(group).mean().between(0.25, 0.37).all()
-
-
 def test_the_official_split_is_kept_and_completed():
     """Test stays test; validation is drawn out of train only where the set ships none."""
     table = draw_table(200, 1)

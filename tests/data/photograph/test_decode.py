@@ -6,7 +6,6 @@ import os
 import struct
 import subprocess
 import sys
-import time
 import zlib
 
 import cv2
@@ -221,16 +220,6 @@ print("alive")
     others = {f"c{kind:x}" for kind in (3, 5, 6, 7, 11, 13, 14, 15)}
     assert refused == {"lossless", "lossless grey", *others}
     assert {line for line in lines if line.startswith("c0")} == {"c0 ok"}
-
-
-@pytest.mark.parametrize("filling", [b"\xff", b"\xff\xe0\x00\x02", b"\xff\xe0\x00\x00"])
-def test_twenty_megabytes_of_nothing_take_no_time(filling):
-    """A file made to keep the reader busy is refused within half a second."""
-    encoded = b"\xff\xd8\xff\xe0\x00\x02" + filling * (20_000_000 // len(filling))
-    start = time.process_time()
-    with pytest.raises(UnreadableImageError, match="damaged"):
-        crop_fundus(encoded)
-    assert time.process_time() - start < 0.5
 
 
 def test_the_published_steps_are_not_done_on_a_part():

@@ -8,7 +8,7 @@ import pytest
 
 from dr_lib.data.photograph.crop import Circle, Crop, crop_fundus
 from dr_lib.data.photograph.errors import NoFundusError
-from tests.data.photograph.pictures import draw_fov, error, make_exif, to_file
+from tests.data.photograph.pictures import draw_fov, to_file
 
 
 def find_again(image: np.ndarray) -> Circle:
@@ -101,27 +101,6 @@ def test_a_fov_cut_on_the_left_is_moved_not_centred():
     columns, rows = (np.flatnonzero(crop.image.max(axis=(axis, 2)) > 75) for axis in (0, 1))
     # 299 / 424.26 of 301 px and of the 63 above; 424 px make 299
     assert (columns[0], columns[-1]) == (0, 211) and (rows[0], rows[-1]) == (44, 256)
-
-
-def test_the_largest_area_is_the_fov():
-    """A scribble across the picture has more points and a larger circle around it than the
-    retina, but less area.
-    """
-    image = draw_fov(640, 480, 450.4, 300.6, 130.0)
-    zigzag = np.array([(x, 20 + 7 * (x % 20)) for x in range(10, 630, 10)])
-    cv2.polylines(image, [zigzag], isClosed=False, color=(200, 200, 200), thickness=2)
-    check_same(to_file(image))
-    assert error(crop_fundus(to_file(image), method="voets").circle, 450.4, 300.6, 130) < 0.01
-
-
-def test_voets_ignores_the_orientation():
-    """Where all is equally bright, radius and centre are those of the mask, in the photograph as
-    it is stored.
-    """
-    image = draw_fov(640, 480, 260.0, 230.0, 150.0)
-    encoded = to_file(image, ".jpg", exif=make_exif(6), quality=100)
-    crop = crop_fundus(encoded, method="voets")
-    assert error(crop.circle, 260.0, 230.0, 150.0) < 0.01 and crop.image.shape == (299, 299, 3)
 
 
 @pytest.mark.parametrize(

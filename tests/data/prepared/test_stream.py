@@ -3,8 +3,6 @@ no others.
 """
 
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -33,19 +31,6 @@ def test_streams_the_batches_of_memory(small_sample, num_threads, seed):
         assert len(memory) == len(stream) > 2
         for expected, found in zip(memory, stream, strict=True):
             assert all((one == other).all() for one, other in zip(expected, found, strict=True))
-
-
-ALONE = """
-import sys
-from dr_lib.data.prepared.folder import Prepared
-prepared = Prepared(sys.argv[1])
-prepared.open_crops(prepared.photographs, num_threads=8)[:]
-"""
-
-
-def test_threads_that_start_first_of_all_find_opencv(small_sample):
-    """Eight threads decode the first crops of a process that has used OpenCV for nothing else."""
-    subprocess.run([sys.executable, "-c", ALONE, str(small_sample)], check=True)
 
 
 def test_a_changed_shard_is_an_error(small_sample, tmp_path):
