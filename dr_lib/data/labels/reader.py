@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dr_lib.data.labels.schema import COLUMNS, fold_id, fold_name, list_words, read_words
+from dr_lib.data.labels.schema import COLUMNS, fold_id, fold_name, list_words
 from dr_lib.errors import DrError
 
 if TYPE_CHECKING:  # a study that prices its runs starts without it
@@ -158,12 +158,6 @@ def refuse_rows(file: str, is_bad: pd.Series | list[int], words: str) -> None:
 def find_spellings(ids: pd.Series) -> pd.Series:
     """Find ids of patients that `fold_id` makes equal: one person's, or two people's?"""
     return ids.str.normalize("NFC").groupby(ids.map(fold_id)).transform("nunique") > 1
-
-
-def read_same(name: str, cells: pd.Series) -> pd.Series:
-    """Read cells so that two ways of writing the name of a photograph are equal."""
-    folded = read_words(name, cells).map(fold_id)
-    return folded.str.replace(r".*[/\\]|\.[a-z]{3,4}$", "", regex=True)
 
 
 def _name(column: str) -> str:

@@ -334,18 +334,15 @@ def read_split(
     if not table["split"].isin([*SIDES, EXCLUDED]).all():
         raise ShardError(f"{path.name}: split must be {', '.join(SIDES)} or {EXCLUDED}")
     copies = place_pairs(read_table(data_dir, COPIES, files), labels)
-    patients = labels[["image_id", "row", "patient_id"]].assign(
-        true_group=unite(labels["patient_id"], copies)
-    )
-    used = table[table["split"] != EXCLUDED].merge(patients, on="image_id")
-    kinds = {"patient_id": "patient", "true_group": "group with copies"}
-    for column, kind in kinds.items():
-        crossing = used[used.groupby(column)["split"].transform("nunique") > 1]
-        if len(crossing):
-            rows = ", ".join(map(str, sorted(crossing["row"])[:5]))
-            raise ShardError(
-                f"{path.name}: a {kind} is on two sides (rows {rows}): keep it on one"
-            )
+    groups = labels[["image_id", "row"]].assign(true_group=unite(labels["patient_id"], copies))
+    used = table[table["split"] != EXCLUDED].merge(groups, on="image_id")
+    crossing = used[used.groupby("true_group")["split"].transform("nunique") > 1]
+    if len(crossing):
+        rows = ", ".join(map(str, sorted(crossing["row"])[:5]))
+        raise ShardError(
+            f"{path.name}: a patient, or patients who share a picture, are on two sides (rows"
+            f" {rows}): keep them on one"
+        )
     if split in files and hash_file(path) != files[split]:
         raise ShardError(
             f"{path.name}: altered, does not match manifest.json (give a split of your own a "
@@ -357,8 +354,8 @@ def read_split(
 def place_pairs(copies: pd.DataFrame, labels: pd.DataFrame) -> np.ndarray:
     """Find near duplicates among the labelled photographs: (n, 2) row positions in that table."""
     places = pd.Series(range(len(labels)), labels["image_id"])
-    pairs = copies[["image_id", "image_id_2"]].apply(lambda column: column.map(places))
-    return pairs.dropna().to_numpy(int).reshape(-1, 2)
+    pairs = [places[copies[column]] for column in ("image_id", "image_id_2")]
+    return np.column_stack(pairs)
 
 
 def verify(data_dir: Path) -> dict:

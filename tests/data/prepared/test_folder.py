@@ -115,7 +115,7 @@ def test_a_split_of_ones_own(whole, tmp_path):
     other = "test" if own["split"][0] == "train" else "train"
     moved = own.assign(split=[other, *own["split"][1:]])
     for table, complaint in [
-        (moved, "a patient is on two sides"),
+        (moved, "a patient, or patients who share a picture, are on two sides"),
         (own.assign(split="both"), "split must be"),
         (own.drop(columns="group"), "no column group"),
         (own[1:], r"labels.csv list different photographs \(1 are"),

@@ -238,7 +238,7 @@ def test_nearly_the_same_picture_unites_its_patients(photographs, out):
     sides = is_first.map({True: "train", False: "test"})  # a split of one's own
     own = table[["image_id"]].assign(group=table["patient_id"], split=sides)
     own.to_csv(out / "mine.csv", index=False)
-    with pytest.raises(ShardError, match="a group with copies is on two sides"):
+    with pytest.raises(ShardError, match="patients who share a picture, are on two sides"):
         Prepared(out, "mine.csv")
 
 
