@@ -236,12 +236,11 @@ def _add_stated(rows: pd.DataFrame, stated: pd.DataFrame, names: pd.DataFrame) -
     others = {STATED: ids, FILES: names["patient"]}
     rows[["patient", "by"]] = name_patients(rows, others)
     rows["patient"] = rows["patient"].map(fold_text)
-    for eye in (stated["eye"], names["eye"]):
+    named = names["eye"].where(rows["by"].isin(others), "")
+    for eye, taken in ((stated["eye"], stated["eye"]), (names["eye"], named)):
         differs = (rows["eye"] != "") & (eye != "") & (rows["eye"] != eye)
         refuse(rows, differs, words.format("eye"))
-    named = names["eye"].where(rows["by"].isin(others), "")
-    for eye in (stated["eye"], named):
-        rows["eye"] = rows["eye"].where(rows["eye"] != "", eye)
+        rows["eye"] = rows["eye"].where(rows["eye"] != "", taken)
     rows["visit"] = rows["visit"].where(rows["visit"] != "", stated["visit"])
 
 

@@ -170,7 +170,8 @@ def prepare(
 def _open_folders(private: Path, out: Path, is_sample: bool) -> Iterator[tuple[bytes, dict]]:
     """Lock both folders; yield the salt, and the manifest of before."""
     check_apart(private.absolute(), out.absolute())
-    is_known = (out / "manifest.json").exists() or (out / ".lock").exists()
+    ours = ("manifest.json", "crops-00000.csv", ".lock")
+    is_known = any((out / name).exists() for name in ours)
     if not is_known and not is_empty(out):
         raise DrError(f"{out} is not empty and was not prepared: choose another --out")
     with open_private(private, SAMPLE_SALT if is_sample else None) as salt:

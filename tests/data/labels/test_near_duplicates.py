@@ -60,16 +60,22 @@ COPIES = {  # never the fellow eye, which a mirrored photograph is like
     "JPEG of quality 30": lambda image: save(image, quality=30),
     "PNG": lambda image: save(image, ".png"),
     "half the size": lambda image: resize(image, 0.5),
+    "larger": lambda image: resize(image, 1.5),
     "darker": lambda image: save(recolour(image, 0.7)),
+    "brighter": lambda image: save(recolour(image, 1.3)),
+    "much darker": lambda image: save(recolour(image, 0.4)),
     "other contrast": lambda image: save(recolour(image, gamma=1.6)),
     "text": lambda image: save(write(image)),
     "cut": lambda image: save(cut(image)),
     "turned by 1 degree": lambda image: save(turn(image, 1)),
     "grey": lambda image: save(np.repeat(image.mean(2, keepdims=True).astype(np.uint8), 3, 2)),
     "mirrored": turn_and_save(np.fliplr),
+    "upside down": turn_and_save(np.flipud),
     "turned by 180 degrees": turn_and_save(lambda image: np.rot90(image, 2)),
     "turned by 90 degrees": turn_and_save(np.rot90),
+    "turned by 270 degrees": turn_and_save(lambda image: np.rot90(image, 3)),
     "transposed": turn_and_save(lambda image: image.transpose(1, 0, 2)),
+    "transposed and turned": turn_and_save(lambda image: image.transpose(1, 0, 2)[::-1, ::-1]),
 }
 
 
