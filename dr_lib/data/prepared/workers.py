@@ -221,20 +221,21 @@ def _hand_over(
     function: Callable,
     item: Any,
 ) -> Any:
-    """Send an item to an idle worker and wait for its answer."""
-    for _ in range(2):
-        worker = idle.get()
-        try:
-            worker.send((function, item))
-            answer = worker.recv()
-        except (EOFError, OSError):
-            worker = _start_worker(ends)
-            continue
-        finally:
-            idle.put(worker)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    """Send an item to an idle worker and wait for its answer; to a new one if that one is dead."""
+    worker = idle.get()
+    try:
+        for _ in range(2):
+            try:
+                worker.send((function, item))
+                answer = worker.recv()
+            except (EOFError, OSError):
+                worker = _start_worker(ends)
+            else:
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+    finally:
+        idle.put(worker)
     if lost is None:
         raise DrError("two workers died, most likely out of memory: use fewer (--workers 1)")
     return lost(item)
