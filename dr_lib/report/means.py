@@ -61,18 +61,17 @@ def plot_means(
         name = unit or choose_unit(max(values))
         size = UNITS.get(name, 1)
         ax.set_title(f"{words} [{name}]", loc="left", fontsize=10, color=MUTED)
+        starts = []
         ends = []
-        # a longer bar is an interval of two runs, which bounds nothing: it leaves the figure
-        widest = 3 * max(values) / size  # of a bar, in times of the largest mean
         for position, mean in enumerate(means):
             value, *bounds = np.array(mean.interval[:3]) / size
             singles = np.asarray(mean.values, float) / size
             above = position - 0.12 if len(singles) else position
-            bounds = np.minimum(bounds, widest)
             ax.plot(bounds, [above] * 2, color=mean.colour, lw=2.4, solid_capstyle="round")
             ax.plot(value, above, "o", color=mean.colour, ms=8)
             places = np.full(len(singles), position + 0.2)
             draw_runs(ax, singles, places, mean.disturbed, 3.5, mean.colour)
+            starts.append(np.nanmin([value, *bounds, *singles]))
             ends.append(np.nanmax([value, *bounds, *singles]))
             ax.annotate(
                 f"{write_number(value, lang)} {name}",
@@ -87,8 +86,8 @@ def plot_means(
         ax.set(ylim=(len(means) - 0.4, -0.6))
         ax.tick_params(axis="y", left=False)
         ax.spines["left"].set_visible(False)
-        if max(values) > WIDE * min(values):
-            ax.set(xscale="log", xlim=(min(values) / size / 2, 3 * max(ends)))
+        if max(ends) > WIDE * min(values) / size:
+            ax.set(xscale="log", xlim=(min(starts) / 2, 3 * max(ends)))
             space_ticks(ax, lang, "x")
         else:
             ax.set_xlim(0, 1.25 * max(ends))

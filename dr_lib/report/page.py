@@ -373,11 +373,15 @@ def write_table(shown: pd.DataFrame, caption: str = "") -> str:
         f"<th{kind}>{escape_html(head)}</th>" for head, kind in zip(shown, kinds, strict=True)
     ]
     rows = []
-    bounds = re.compile(r"^([-–<>&;lgt\d.,∞ ]+) (\[[-\d.,;: ∞–]+\])(.*)$")
+    # a number, its bounds, and what it is true of
+    parts = re.compile(r"^([^[(]*\d[^[(]*?)(?: (\[.*?\]))?(?: (\(.*\)))?$")
+    marked = r'\1 <i>\2</i><i class="why">\3</i>'
     for values in shown.to_numpy():
-        cells = [bounds.sub(r"\1 <i>\2</i><i>\3</i>", escape_html(value)) for value in values]
-        cells = [f"<td{kind}>{cell}</td>" for cell, kind in zip(cells, kinds, strict=True)]
-        rows.append(f"<tr>{''.join(cells)}</tr>".replace("<i></i>", ""))
+        cells = []
+        for value, kind in zip(values, kinds, strict=True):
+            cell = escape_html(value)
+            cells.append(f"<td{kind}>{parts.sub(marked, cell) if kind else cell}</td>")
+        rows.append(re.sub(" ?<i[^>]*></i>", "", f"<tr>{''.join(cells)}</tr>"))
     caption = caption and f"<caption>{caption}</caption>"
     return (
         f'<div class="scroll"><table>{caption}<thead><tr>{"".join(heads)}</tr></thead>'

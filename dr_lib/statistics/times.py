@@ -1,8 +1,9 @@
 """Bound times by three rules, on their logarithms: what disturbs a run multiplies its time.
 
-One mean is that of session means; within one session, of its runs. Two groups that one machine ran
-are compared by pairs of runs, two machines by one number a session, the median. Fewer than three of
-what counts have no interval, nor have times that a clock rounded to be equal. Means are geometric.
+A session counts as one number, the median of its log times. One mean is that of sessions; within
+one session, of its runs. Two groups that one machine ran are compared by pairs of runs, two
+machines by sessions. Fewer than three of what counts have no interval, nor have times that a clock
+rounded to be equal. Means are geometric.
 
 Each function takes logarithms, indexed by `session` and `pair`.
 """
@@ -24,10 +25,10 @@ ROUNDING = 1e-12
 
 
 def bound_mean(logs: pd.Series, level: float = LEVEL) -> Measured:
-    """Estimate a mean by t on the means of sessions, or on the runs of a single one."""
-    means = logs.groupby(level="session").mean()
-    if len(means) > 1:
-        return _bound_by_t(means, level, FEW_SESSIONS)
+    """Estimate a mean by t on the medians of sessions, or on the runs of a single one."""
+    medians = logs.groupby(level="session").median()
+    if len(medians) > 1:
+        return _bound_by_t(medians, level, FEW_SESSIONS)
     return _bound_by_t(logs, level, FEW_RUNS, WITHIN)
 
 
