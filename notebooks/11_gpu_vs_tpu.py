@@ -125,10 +125,10 @@ page.title(words, PAPERS["A"] if published else None, selection)
 # Rows of one group agree in all that they did, with what and where; a group is named by what
 # differs from the others, and `pool` joins groups on purpose. Means are geometric, as what disturbs
 # a run multiplies its time. A mean has the interval of its sessions' medians, or of the runs of a
-# single one. Groups of one machine are compared run by run, two machines by the medians of sessions.
-# A resumed run is not timed, nor a cold one, the first of its kind since the machine's boot, where
-# warm ones are. A run is disturbed if others took more than 10 % of the CPU: its point is hollow,
-# and it counts unless `exclude` names it.
+# single session. Groups of one machine are compared run by run, two machines by the medians of
+# sessions. A resumed run is not timed, nor a cold one, the first of its kind since the machine's
+# boot, where warm ones are. A run is disturbed if others took more than 10 % of the CPU: its point
+# is hollow, and it counts unless `exclude` names it.
 
 # %% [markdown] tags=["heading"]
 # ## Result · Resultado

@@ -67,8 +67,6 @@ def _tabulate(page: Page, judged: pd.DataFrame) -> pd.DataFrame:
         place=places,
         published=judged["published"].str.translate(COMMAS if is_portuguese else {}),
     )
-    found = (
-        "ours ours_low ours_high n num_satisfied num_parts num_missing num_disturbed verdict"
-    )
+    found = "ours ours_low ours_high n verdict"
     table = table.join(judged.filter([*found.split(), "reason", "ours_scope"]))
     return table.assign(verdict=table["verdict"].map(page.say))

@@ -177,6 +177,6 @@ def test_every_claim_is_judged_by_the_rows_of_its_studies(tmp_path):
             assert found.verdict == "not comparable" and UNLIKE[claim.id] in found.reason, about
             continue
         assert found.verdict in ("holds", "does not hold", "undecided"), about
-        assert found.num_missing == 0, about
+        assert "not run" not in found.reason, about
         least = 1 if claim.counted else MIN_RUNS
         assert found.n >= least, about

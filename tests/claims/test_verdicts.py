@@ -409,7 +409,7 @@ def test_a_claim_is_judged_by_rows(case):
     assert [one.verdict for one in found] == expected * (len(found) // len(expected)), found
     assert re.search(case.reason, found[0].reason), found
     for name, values in case.facts.items():
-        made = [one.ours.value if name == "value" else getattr(one, name) for one in found]
+        made = [getattr(one.ours, name) for one in found]
         assert made == pytest.approx(values, rel=2e-3), name
 
 
@@ -420,7 +420,7 @@ def test_a_saving_inside_the_tolerance_holds():
     log = np.log(runs["train_s"])
     welch = stats.ttest_ind(log[10:], log[:10], equal_var=False).confidence_interval()
     low, high = 100 - 100 * np.exp([welch.high, welch.low])
-    assert (found.verdict, found.n) == ("holds", 10)
+    assert (found.verdict, found.ours.n) == ("holds", 10)
     assert found.ours[1:3] == pytest.approx((low, high))
 
 
@@ -526,7 +526,7 @@ def test_the_command_lists_verdicts_and_the_rows_that_do_not_count(tmp_path):
     runs = read_runs(tmp_path)
     (found,) = judge("A6", runs)
     assert found == judge("A6", read_runs(folder))[0]
-    assert (found.verdict, found.n) == ("holds", 3), found.reason
+    assert (found.verdict, found.ours.n) == ("holds", 3), found.reason
     faults = list_faults(runs)
     assert "bad/rows/bad.json: its time is not positive" in faults
     assert sum("a copy of another row: one run counts once" in fault for fault in faults) == 12
