@@ -111,5 +111,5 @@ def _count_decimals(value: float, low: float, high: float) -> int | None:
 
 def write_span(row: Mapping | pd.Series, column: str, lang: str = "en") -> str:
     """Format a value of a row with its bounds, the columns `column`_low and `column`_high."""
-    bounds = [row.get(f"{column}_{end}", np.nan) for end in ("low", "high")]
-    return write_interval(row[column], *bounds, lang)
+    ends = [row.get(f"{column}{end}") for end in ("", "_low", "_high")]
+    return write_interval(*(np.nan if end is None else end for end in ends), lang)

@@ -140,7 +140,9 @@ def compare_programs(asked: dict, number: int) -> Figures:
         figures[f"{name}: compiling [s]"] = single(variants[name].compile_s)
         if name != "mode paper":
             logs = [np.log(pd.Series(each)) for each in (values, speeds["mode paper"])]
-            figures[f"{name}: times mode paper"] = Interval(*compare_pairs(*logs)[:4])
+            figures[f"{name}: times mode paper"] = Interval(
+                *compare_pairs(logs[0] - logs[1])[:4]
+            )
     return figures
 
 

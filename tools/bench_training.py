@@ -224,8 +224,8 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
     lines = []
     for variant in variants:
         speed = mean_interval(variant.images_per_s)
-        speeds = [each.images_per_s for each in (variant, variants[0])]
-        ratio = compare_pairs(*(np.log(pd.Series(each)) for each in speeds))
+        ours, first = (np.log(pd.Series(each.images_per_s)) for each in (variant, variants[0]))
+        ratio = compare_pairs(ours - first)
         line = {
             "what": variant.name,
             "model": setting["model"],

@@ -189,10 +189,13 @@ def measure(
 ) -> Measured:
     """Estimate the mean of a time over a group's runs, or the ratio of two groups'.
 
+    Groups that share a session were run by one machine, and are compared by pairs.
+
     Args:
         column: positive numbers; rows without one do not count.
         sides: timed rows of a `Selection`.
-        cells: columns whose levels count equally; only repetitions that ran all of them count.
+        cells: columns whose levels count equally; only repetitions, or sessions, that ran all of
+            them count.
         level: of the interval.
 
     Raises:
@@ -201,9 +204,20 @@ def measure(
     tables = [_list_blocks(column, side, list(cells)) for side in sides]
     if any(table.empty for table in tables):
         return Measured(*NOTHING)
+    sessions = [set(table.index.get_level_values("session")) for table in tables]
+    if len(tables) == 2 and set.intersection(*sessions):
+        logs = np.log(tables[0]) - np.log(tables[1])
+        if logs.shape[1] > 1:  # whatever session each cell was run in
+            logs = logs.groupby(level="pair").mean()
+        return times.compare_pairs(logs.dropna().mean(axis=1), level)
+    for place, table in enumerate(tables):
+        if table.shape[1] > 1 and len(sessions[place]) > 1:
+            tables[place] = table.groupby(level="session").median()
     if len(tables) == 1:
-        return times.bound_mean(np.log(tables[0].mean(axis=1)), level)
-    return times.compare(*(np.log(table).mean(axis=1) for table in tables), level)
+        return times.bound_mean(np.log(tables[0].dropna().mean(axis=1)), level)
+    return times.compare_machines(
+        *(np.log(table).dropna().mean(axis=1) for table in tables), level
+    )
 
 
 def _list_blocks(column: str, rows: pd.DataFrame, cells: list[str]) -> pd.DataFrame:
@@ -217,7 +231,7 @@ def _list_blocks(column: str, rows: pd.DataFrame, cells: list[str]) -> pd.DataFr
     pair = rows.get("pair", pd.Series(range(len(rows)), rows.index, name="pair"))
     keys = [rows["session"], pair, *(rows[name].map(write_level) for name in cells)]
     table = values.groupby(keys).mean()
-    return table.unstack(cells).dropna() if cells else table.to_frame()
+    return table.unstack(cells) if cells else table.to_frame()
 
 
 def tabulate_groups(selection: Selection, columns: Sequence[str]) -> pd.DataFrame:
@@ -258,9 +272,8 @@ def _score(rows: pd.DataFrame, column: str) -> Interval:
     """Average a score over runs; of a single one, over its patients."""
     rows = rows.dropna(subset=[column])
     if len(rows) == 1:
-        row = rows.iloc[0]
-        bounds = [row.get(f"{column}{end}", np.nan) for end in ("_low", "_high")]
-        return Interval(row[column], *bounds, 1)
+        names = [f"{column}{end}" for end in ("", "_low", "_high")]
+        return Interval(*rows.reindex(columns=names).astype(float).iloc[0], 1)
     mean = mean_interval(rows[column])
     return mean._replace(high=min(mean.high, 1.0))
 

@@ -5,7 +5,7 @@ one session, of its runs. Two groups that one machine ran are compared by pairs 
 machines by sessions. Fewer than three of what counts have no interval, nor have times that a clock
 rounded to be equal. Means are geometric.
 
-Each function takes logarithms, indexed by `session` and `pair`.
+Each function takes logarithms, of runs indexed by `session`.
 """
 
 from collections.abc import Iterable
@@ -32,9 +32,9 @@ def bound_mean(logs: pd.Series, level: float = LEVEL) -> Measured:
     return _bound_by_t(logs, level, FEW_RUNS, WITHIN)
 
 
-def compare_pairs(a: pd.Series, b: pd.Series, level: float = LEVEL) -> Measured:
-    """Estimate how many times as long as `b` `a` takes by t on the differences of pairs."""
-    return _bound_by_t((a - b).dropna(), level, FEW_PAIRS)
+def compare_pairs(differences: pd.Series, level: float = LEVEL) -> Measured:
+    """Estimate a ratio by t on the differences of pairs of runs."""
+    return _bound_by_t(differences, level, FEW_PAIRS)
 
 
 def compare_machines(a: pd.Series, b: pd.Series, level: float = LEVEL) -> Measured:
@@ -49,16 +49,8 @@ def compare_machines(a: pd.Series, b: pd.Series, level: float = LEVEL) -> Measur
     return Measured(value, float(low), float(high), n)
 
 
-def compare(a: pd.Series, b: pd.Series, level: float = LEVEL) -> Measured:
-    """Compare groups by pairs where they share a session, so that one machine ran both."""
-    sessions = a.index.get_level_values("session")
-    if sessions.isin(b.index.get_level_values("session")).any():
-        return compare_pairs(a, b, level)
-    return compare_machines(a, b, level)
-
-
 def _bound_by_t(logs: pd.Series, level: float, few: str, scope: str = "") -> Measured:
-    value = float(np.exp(logs.mean()))
+    value = float(np.exp(logs.mean())) if len(logs) else np.nan
     if why := _find_scope([logs], few):
         return Measured(value, np.nan, np.nan, len(logs), why)
     low, high = np.exp(stats.ttest_1samp(logs, 0.0).confidence_interval(level))

@@ -104,7 +104,7 @@ def make_row(study: str, notebook: str, run: PlannedRun, machine: dict, rng) -> 
     about = {
         "study": study,
         "run_id": once,
-        "session": once,
+        "session": once if notebook[0] == "2" else f"{machine['accelerator']} {run.repetition}",
         "deployment": once,
         "scenario": run.scenario,
         "commit": "one",

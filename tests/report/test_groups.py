@@ -133,6 +133,7 @@ def test_n_is_of_what_a_mean_is_of():
     """
     rows = run([10, 20, 40, 99], resumed=[0, 0, 0, 1], metric_auc_test=[0.7, 0.8, 0.8, 0.9])
     one = run([5.0], T4, metric_auc_test=0.6, metric_auc_test_low=0.5, metric_auc_test_high=0.7)
+    one = one.assign(metric_kappa_test=0.4, metric_kappa_test_low=None)
     table = tabulate_groups(select(rows, one), ["train_s", "steady_epoch_s"])
     assert list(table["group"]) == ["CPU", "kaggle, 2 x Tesla T4"]
     assert list(table["n"]) == [3, 1]

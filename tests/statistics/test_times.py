@@ -14,7 +14,6 @@ from dr_lib.statistics.times import (
     FEW_SESSIONS,
     WITHIN,
     bound_mean,
-    compare,
     compare_machines,
     compare_pairs,
 )
@@ -52,13 +51,12 @@ def test_one_mean_is_that_of_sessions_or_of_one_sessions_runs():
     check(bound_mean(one), runs.mean, *runs.tconfint_mean(), 5, WITHIN)
 
 
-def test_groups_that_share_a_session_are_compared_by_pairs():
-    """Of six repetitions the second group missed one: five differences."""
-    a = logs(2, 3)
-    b = logs(2, 3, seed=2).iloc[:-1]
-    pairs = DescrStatsW(a.to_numpy()[:-1] - b.to_numpy())
-    check(compare(a, b), pairs.mean, *pairs.tconfint_mean(), 5)
-    check(compare(a, b, 0.9), pairs.mean, *pairs.tconfint_mean(0.1), 5)
+def test_two_groups_of_one_machine_are_compared_by_pairs():
+    """statsmodels' t on five differences."""
+    differences = logs(1, 5) - logs(1, 5, seed=2)
+    pairs = DescrStatsW(differences.to_numpy())
+    check(compare_pairs(differences), pairs.mean, *pairs.tconfint_mean(), 5)
+    check(compare_pairs(differences, 0.9), pairs.mean, *pairs.tconfint_mean(0.1), 5)
 
 
 def test_two_machines_are_compared_by_the_medians_of_their_sessions():
@@ -69,7 +67,7 @@ def test_two_machines_are_compared_by_the_medians_of_their_sessions():
     medians = [np.median(side, axis=1) for side in shaped]
     welch = CompareMeans(*map(DescrStatsW, medians))
     value = medians[0].mean() - medians[1].mean()
-    check(compare(a, b), value, *welch.tconfint_diff(usevar="unequal"), 3)
+    check(compare_machines(a, b), value, *welch.tconfint_diff(usevar="unequal"), 3)
 
 
 @pytest.mark.parametrize(
@@ -77,11 +75,11 @@ def test_two_machines_are_compared_by_the_medians_of_their_sessions():
     [
         (lambda: bound_mean(logs(1, 2)), FEW_RUNS),
         (lambda: bound_mean(logs(2, 9)), FEW_SESSIONS),
-        (lambda: compare(logs(1, 2), logs(1, 2, seed=2)), FEW_PAIRS),
-        (lambda: compare(logs(9, 2), logs(2, 9, name="T4")), FEW_SESSIONS),
+        (lambda: compare_pairs(logs(1, 2)), FEW_PAIRS),
+        (lambda: compare_machines(logs(9, 2), logs(2, 9)), FEW_SESSIONS),
         (lambda: bound_mean(0 * logs(1, 3)), EQUAL),
-        (lambda: compare(logs(3, 3), 1 + logs(3, 3)), EQUAL),
-        (lambda: compare(logs(3, 3), 0 * logs(3, 3, name="T4")), EQUAL),
+        (lambda: compare_pairs(1 + 0 * logs(1, 3)), EQUAL),
+        (lambda: compare_machines(logs(3, 3), 0 * logs(3, 3)), EQUAL),
     ],
 )
 def test_fewer_than_three_of_what_counts_have_no_interval(found, scope):
@@ -143,7 +141,9 @@ def test_an_interval_of_95_percent_misses_at_most_6(rule, name):
     missed = 0
     for k in range(NUM_STUDIES):
         studies = [pd.Series(side[k].ravel(), at) for side in sides]
-        bound = rule(*studies[: 1 if rule is bound_mean else 2])
+        if rule is compare_pairs:
+            studies[0] -= studies[1]
+        bound = rule(*studies[: 2 if rule is compare_machines else 1])
         missed += not bound.low <= 1 <= bound.high
     print(f"{rule.__name__}, {name}: {missed / NUM_STUDIES:.1%} missed")
     assert missed <= 0.06 * NUM_STUDIES
