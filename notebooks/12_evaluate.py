@@ -135,14 +135,14 @@ words = "Does the model find the patients who need a doctor?"
 page.heading(words, [say("Evaluation"), names, counts], notice)
 
 # %%
-from dr_lib.evaluation.points import SOURCES, UNITS, Goals, freeze_points, measure_points
+from dr_lib.evaluation import points as operating
 from dr_lib.evaluation.scores import summarise
 
-frozen = [float(text) for text in thresholds.split(",") if text]
-points = freeze_points(models, Goals(sensitivity, specificity, frozen))
+frozen = operating.read_thresholds(thresholds)
+points = operating.freeze_points(models, operating.Goals(sensitivity, specificity, frozen))
 own = points[0]
-measured = measure_points(model, own)
-patients = measured[measured["unit"] == UNITS[0]] if len(own) else measured
+measured = operating.measure_points(model, own)
+patients = measured[measured["unit"] == operating.UNITS[0]] if len(own) else measured
 summary = summarise(model)
 
 # %% [markdown] tags=["heading"]
@@ -231,7 +231,7 @@ if own.empty:
 if len(own) == 1:
     words = "The validation split does not reach a specificity of {}: that point is left out."
     page.note(words, page.number(specificity))
-if SOURCES[2] in set(own["source"]):
+if operating.SOURCES[2] in set(own["source"]):
     words = (
         "The thresholds were frozen on the validation split of {} and carried over unchanged."
     )
@@ -379,8 +379,8 @@ if judged["verdict"].ne("not measured").any():
 from dr_lib.evaluation.answer import answer_evaluation
 from dr_lib.evaluation.scores import seems_confidence
 
-goals = page.number(100 * sensitivity), page.number(100 * specificity)
-aims = [say("{} % sensitivity").format(goals[0]), say("{} % specificity").format(goals[1])]
+shares = page.number(100 * sensitivity), page.number(100 * specificity)
+aims = [say("{} % sensitivity").format(shares[0]), say("{} % specificity").format(shares[1])]
 if frozen:
     aims = [f"{say('by you')}, {page.number(threshold)}" for threshold in frozen]
 others = data_sets[data_sets["model"] == model.name].drop_duplicates("tested_on")

@@ -28,7 +28,7 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, pd.DataFrame]:
     summary = tabulate([{**shares, "intercept": intercept, "slope": slope}])
     tenths = pd.qcut(p, NUM_BINS, labels=False, duplicates="drop")
     rows = []
-    for _, inside in predictions.test.groupby(tenths):
+    for _, inside in predictions.test.groupby(np.nan_to_num(tenths)):  # one, if all are alike
         y, p, patient = unpack(inside)
         observed = proportion_interval(y, patient)._replace(value=y.mean())
         rows.append({"predicted": p.mean(), "observed": observed, "num_images": len(y)})

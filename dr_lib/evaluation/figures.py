@@ -38,7 +38,8 @@ def plot_roc(models: Sequence[Predictions], measured: pd.DataFrame, lang: str = 
     """
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, heights=3.6)
-    for model, colour in zip(models, LINES, strict=False):
+    for number, model in enumerate(models):
+        colour = LINES[number % len(LINES)]
         y, p, patient = unpack(model.test)
         alarms, found, _ = roc_curve(y, p)
         auc = write_span(auc_interval(y, p, patient).columns("auc"), "auc", lang)

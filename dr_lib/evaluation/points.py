@@ -16,6 +16,10 @@ from dr_lib.statistics.intervals import tabulate
 
 POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
+THRESHOLDS = (
+    "thresholds: give two between 0 and 1, such as 0.21,0.75: first for high sensitivity, then, "
+    "not below it, for high specificity"
+)
 UNITS = ("patients", "photographs")  # that are counted
 
 
@@ -26,6 +30,14 @@ class Goals(NamedTuple):
     specificity: float = 0.9
     # of a development set elsewhere, the lower one first; then nothing is chosen
     thresholds: Sequence[float] = ()
+
+
+def read_thresholds(text: str) -> list[float]:
+    """Read thresholds with commas between them; raise a DrError for what are no numbers."""
+    try:
+        return [float(number) for number in text.split(",") if number]
+    except ValueError as error:
+        raise DrError(THRESHOLDS) from error
 
 
 def choose_points(predictions: Predictions, goals: Goals) -> pd.DataFrame:
@@ -41,11 +53,11 @@ def choose_points(predictions: Predictions, goals: Goals) -> pd.DataFrame:
         DrError: not two thresholds in order, or the validation split has one class only.
     """
     if goals.thresholds:
-        if len(goals.thresholds) != 2 or [*goals.thresholds] != sorted(goals.thresholds):
-            raise DrError(
-                "thresholds: give two, such as 0.21,0.75: first for high "
-                "sensitivity, then, not below it, for high specificity"
-            )
+        if (
+            len(goals.thresholds) != 2
+            or not 0 <= goals.thresholds[0] <= goals.thresholds[1] <= 1
+        ):
+            raise DrError(THRESHOLDS)
         given = {"point": POINTS, "threshold": goals.thresholds, "source": SOURCES[1]}
         return pd.DataFrame(given)
     validation = predictions.validation

@@ -12,7 +12,13 @@ from dr_lib.evaluation.comparison import compare_data_sets, compare_models, read
 from dr_lib.evaluation.curves import calibrate, weigh_decisions
 from dr_lib.evaluation.errors import list_errors, list_missed_patients
 from dr_lib.evaluation.groups import count_flow, publish, score_groups
-from dr_lib.evaluation.points import Goals, choose_points, freeze_points, measure_points
+from dr_lib.evaluation.points import (
+    Goals,
+    choose_points,
+    freeze_points,
+    measure_points,
+    read_thresholds,
+)
 from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.evaluation.scores import seems_confidence, summarise
 from dr_lib.evaluation.table import Predictions
@@ -59,9 +65,12 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
     assert nothing.empty and measure_points(bare, nothing).empty
     given = choose_points(bare, Goals(thresholds=[0.2, 0.6]))
     assert given["threshold"].tolist() == [0.2, 0.6]
-    for wrong in ([0.2], [0.6, 0.2]):
-        with pytest.raises(DrError, match="give two, such as 0.21,0.75"):
+    for wrong in ([0.2], [0.6, 0.2], [21, 75]):
+        with pytest.raises(DrError, match="give two between 0 and 1, such as 0.21,0.75"):
             choose_points(bare, Goals(thresholds=wrong))
+    assert read_thresholds("0.21, 0.75") == [0.21, 0.75] and read_thresholds("") == []
+    with pytest.raises(DrError, match="such as 0.21,0.75"):
+        read_thresholds("0,21;0,75")
 
 
 def test_a_very_good_model_has_its_points_in_order(model):
@@ -266,6 +275,9 @@ def test_calibration_is_counted_in_tenths(model):
     odds = 1 / model.test["probability_referable"] - 1
     extreme = model.test.assign(probability_referable=1 / (1 + odds**3))
     assert calibrate(model._replace(test=extreme))[0]["slope"][0] < summary["slope"][0]
+    constant = model.test.assign(probability_referable=0.5)
+    summary, bins = calibrate(model._replace(test=constant))
+    assert np.isnan(summary["slope"][0]) and bins["num_images"].tolist() == [240]
 
 
 def test_the_flow_counts_photographs_and_patients(tmp_path):
