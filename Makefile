@@ -40,11 +40,11 @@ test: .venv/ready ## the tests, offline once .venv is there
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # what the slow tests and the benches need besides: JAX, Dask, runtimes to compare, damaged files by the hundred,
-# the client of SageMaker, what reads DICOM and HEIC
+# the client of SageMaker and what stands in for AWS, what reads DICOM and HEIC
 .venv/more: .venv/ready
 	@$(PIP) \
 	  "jax>=0.7" "distributed>=2024.5" "onnx>=1.16" "onnxruntime>=1.18" "openvino>=2024.3" "tf2onnx>=1.16" \
-	  "hypothesis>=6.100" "boto3>=1.34" "pydicom>=3" "pillow-heif>=1"
+	  "hypothesis>=6.100" "boto3>=1.34" "moto>=5" flask flask-cors "pydicom>=3" "pillow-heif>=1"
 	@touch $@
 
 # the other frameworks' environments
@@ -97,12 +97,18 @@ runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	@$(BIN)/python -m dr_lib sample > /dev/null
 	$(BIN)/python -m tools.runtimes
 
-constraints: .venv/ready ## constraints/: every package of these runtimes, as of today
+constraints: .venv/ready ## constraints/ and the container's requirements.lock: every package, as of today
 	@$(PIP) uv
 	$(BIN)/python -m tools.constraints
+	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-annotate \
+	  --only-binary :all: dr_lib/serving/requirements.txt -o dr_lib/serving/requirements.lock
 
 mutations: .venv/ready ## which tests notice 60 changes of the code: SEED= FULL=1; hours on 2 cores
 	$(BIN)/python -m tools.mutations $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full)
 
-container: .venv/ready ## the container without Docker, and its server on an emulated arm64: MODEL=; root on Debian
+container: .venv/ready ## the container: MODEL=; root on Debian, without Docker; PLATFORM=linux/arm64 by Docker's buildx
+ifdef PLATFORM
+	docker buildx build --platform $(PLATFORM) --load -f dr_lib/serving/Dockerfile -t fundus-grader:$(notdir $(PLATFORM)) .
+else
 	@$(BIN)/python -m tools.container $(if $(MODEL),--model $(MODEL))
+endif

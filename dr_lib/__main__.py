@@ -32,14 +32,14 @@ COMMANDS = {  # under the headings of the help, with the folder whose commands.p
         "load": "serving",
         "price": "serving",
     },
-    "Other frameworks": {"environments": "scenarios"},
-    "The papers' claims": {"claims": "claims"},
+    "Other frameworks, the papers' claims": {"environments": "scenarios", "claims": "claims"},
 }
 TARGETS = {  # of --on, before the colon: by command, the function that works there
     "run": {
         "colab": "dr_lib.remote.commands:run_on_service",
         "kaggle": "dr_lib.remote.commands:run_on_service",
         "dask": "dr_lib.cluster.dask_runs:run_on_cluster",
+        "sagemaker": "dr_lib.serving.sagemaker.study:run_on_sagemaker",
     },
     "prepare": {"dask": "dr_lib.cluster.dask_crops:map_on_cluster"},
 }

@@ -19,7 +19,7 @@ format: str = "litert_int8"  # litert_float32, litert_int8 or savedmodel
 # data
 photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
 # endpoint
-url: str = ""  # e.g. sagemaker:NAME, with {model}, {instance}, {repetition}; empty for one here
+url: str = ""  # e.g. sagemaker:NAME; empty for a server here
 threads: int = 0  # parallel predictions of a server started here, 0 for one per core
 # load
 num_requests: int = 25  # requests in the closed loop, as in the paper
@@ -171,8 +171,6 @@ import psutil
 from dr_lib.serving.server.process import ServerProcess, wait_until_ready
 
 server = None
-name = instance.replace(".", "-")  # as SageMaker lets an endpoint be called
-url = url.format(model=model, instance=name, repetition=repetition)
 url = url.rstrip("/").removesuffix("/invocations")
 if not url:
     options = ["--threads", threads] if threads else []
@@ -268,11 +266,12 @@ if server:
 # %%
 from dr_lib import hardware
 from dr_lib.serving.export.gate import describe_gate
-from dr_lib.serving.sagemaker.endpoint import find_instance
+from dr_lib.serving.sagemaker.endpoint import SCHEME
 
 tried.to_csv(run.folder / "tried.csv", index=False)
 machine = answer.get("machine", {})  # processor, CPUs and threads, as the server itself says
-machine["instance_type"] = find_instance(asked_at)
+if url == SCHEME:  # made for this run
+    machine["instance_type"] = instance
 facts = hardware.probe().describe() if server else {"platform": "remote"}
 names = ("model", "format", "image_size", "num_parameters", "weights")
 row = run.finish(
@@ -300,12 +299,15 @@ row = run.finish(
 print(f"wrote {run.shown(row)}")
 
 # %%
-from IPython import get_ipython
-
-from dr_lib.serving.figures import plot_latency_percentiles
-
-get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-plot_latency_percentiles(tried, bound_ms)
+ax = tried.sort_values("rate_per_s").plot(
+    x="rate_per_s",
+    y=["p50_ms", "p95_ms", "p99_ms"],
+    xlabel="requests per second",
+    ylabel="response time [ms]",
+    marker="o",
+    loglog=True,
+)
+_ = ax.axhline(bound_ms, color="black", ls="--")
 
 # %% [markdown]
 # ## What this shows

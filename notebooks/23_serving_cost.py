@@ -131,15 +131,23 @@ timed.filter(["environment", "model", "format", "repetition", "predict_ms", "dis
 
 # %% tags=["report"]
 from dr_lib.report.style import name
-from dr_lib.serving.costs import summarise_times
+from dr_lib.serving.costs import price_endpoints
 from dr_lib.serving.figures import plot_predict_time
 
-summary = summarise_times(timed, instance)
+priced = pd.DataFrame()
+if len(timed):
+    priced = price_endpoints(
+        timed,
+        requests_per_day=requests_per_day,
+        p99_ms=p99_ms,
+        busiest_hour=busiest_hour,
+        instance=instance,
+    )
 ours = sorted(set(timed["model"])) if len(timed) else []
 theirs = ["vgg19", "mobilenet"] if published else []  # the paper's figures 1 and 2
 for model in ours or theirs:
     page.figure(
-        plot_predict_time(summary, model, lang, published=printed),
+        plot_predict_time(priced, model, lang, published=printed),
         f"predict_time_{model}",
         "Time of a prediction of {} on each machine, in each format.",
         name(model),
@@ -150,7 +158,7 @@ for model in ours or theirs:
 names = ["environment", "model", "format", "image_size", "threads", "n"]
 names += ["predict_ms", "decode_ms", "round_trip_ms"]
 page.table(
-    summary,
+    priced,
     "response_times",
     "Times of a request, mean [95 % interval] over n runs.",
     columns=names,
@@ -184,7 +192,7 @@ if published:
         columns=["model", "instance", "usd_per_hour", "predict_ms", COST],
     )
 page.table(
-    summary,
+    priced,
     "costs_ours",
     "Costs from our times, decoding included, at hourly prices.",
     columns=[
@@ -213,18 +221,10 @@ page.table(
 # mesma rede, e só formatos aprovados pela verificação de acurácia (notebook 21).
 
 # %% tags=["report"]
-from dr_lib.serving.costs import PRICED, price_endpoints
+from dr_lib.serving.costs import PRICED
 from dr_lib.serving.figures import describe_choice
 
-priced = pd.DataFrame()
-if len(timed):
-    priced = price_endpoints(
-        timed,
-        requests_per_day=requests_per_day,
-        p99_ms=p99_ms,
-        busiest_hour=busiest_hour,
-        instance=instance,
-    )
+if len(priced):
     words = "Cost of {} requests a day on each endpoint, 99 % within {} ms."
     page.table(
         priced,
@@ -254,7 +254,7 @@ if published:
 # %% tags=["answer"]
 from dr_lib.numbers import write_days
 from dr_lib.report.answer import Answer, list_limits
-from dr_lib.serving.figures import answer_price, plot_prices
+from dr_lib.serving.figures import answer_price
 
 answer = Answer(say("No request has been timed yet."))
 figure = None
@@ -263,9 +263,8 @@ if len(priced):
         len(timed), write_days(timed["started_at"], lang)
     )
     answer = answer_price(priced, list_limits(timed, say), rests, lang)
-    if priced["usd_per_month"].notna().any():
-        figure = plot_prices(priced, lang)
-page.answer(answer, figure, "prices", "Cost of a month on each endpoint.")
+    figure = plot_predict_time(priced, ours[0], lang)
+page.answer(answer, figure, "times", "Time of a prediction on each endpoint.")
 
 # %% [markdown] tags=["heading"]
 # ## Limits · Limites

@@ -23,13 +23,13 @@ KNOWN = {"small_cnn", "mobilenet", "inception_v3", "vgg19"}  # networks that nee
 @click.option(
     "--on",
     default="",
-    help="run in a Colab or Kaggle session (colab:T4, colab:v5e1, kaggle:t4x2, ...) or on a "
-    "Dask cluster (dask:ADDRESS)",
+    help="run in a Colab or Kaggle session (colab:T4, colab:v5e1, kaggle:t4x2, ...), on a "
+    "Dask cluster (dask:ADDRESS), or against endpoints of SageMaker (sagemaker)",
 )
 @click.option(
     "--on-cpu", is_flag=True, help="run although the study needs a GPU or TPU and there is none"
 )
-@click.option("--yes", is_flag=True, help="with --on, upload without asking")
+@click.option("--yes", is_flag=True, help="with --on, upload and pay without asking")
 @click.pass_obj
 def run(suite: Suite, study: Path, on: str, yes: bool, **options) -> None:
     """Execute the runs of a study file that are not completed yet."""

@@ -79,9 +79,9 @@ def serve(folder: Path, end_with: int | None, **options) -> None:
 
     try:
         server.serve(folder, **options)
-    except (ModelFolderError, OSError) as error:
+    except ModelFolderError as error:
         sys.exit(f"no model to serve: {error}")
-    except DrError as error:
+    except (DrError, OSError) as error:
         sys.exit(str(error))
     # all is answered; granian's threads may still run, and abort an interpreter that is ending
     sys.stdout.flush()

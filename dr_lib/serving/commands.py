@@ -7,7 +7,7 @@ import click
 
 from dr_lib.command import write_command
 from dr_lib.data.commands import describe_statuses
-from dr_lib.options import COLUMN, PATH, POSITIVE, SHEET, Amount, show_progress
+from dr_lib.options import PATH, POSITIVE, Amount, show_progress
 from dr_lib.serving.__main__ import serve as serve  # one of them, and the container's
 
 
@@ -32,10 +32,7 @@ from dr_lib.serving.__main__ import serve as serve  # one of them, and the conta
 @click.option(
     "--force",
     is_flag=True,
-    help="also write formats that fail the accuracy gate or cannot be judged",
-)
-@click.option(
-    "--pack", is_flag=True, help="also write FORMAT.tar.gz, as SageMaker's model.tar.gz"
+    help="also write formats that fail the accuracy gate",
 )
 def export(
     model: Path,
@@ -43,7 +40,6 @@ def export(
     out: Path,
     formats: tuple[str, ...],
     force: bool,
-    pack: bool,
 ) -> None:
     """Convert a model folder of notebook 10 and keep the formats that pass the accuracy gate."""
     from dr_lib.hardware import import_keras
@@ -51,7 +47,7 @@ def export(
     import_keras("tensorflow")
     from dr_lib.data.prepared.folder import Prepared, find_split
     from dr_lib.serving.export.convert import FORMATS
-    from dr_lib.serving.export.export import export_model, open_examples, pack_folder
+    from dr_lib.serving.export.export import export_model, open_examples
     from dr_lib.training.model_folder import read_folder
 
     facts = read_folder(model).facts
@@ -67,16 +63,12 @@ def export(
         say=click.echo,
     )
     for row in exported.itertuples():
-        outcome = f"refused: {row.reason}"
-        if row.folder:
-            outcome = f"{row.folder} (forced: {row.reason})" if row.forced else row.folder
+        outcome = f"{row.folder} {row.reason}" if row.folder else f"refused: {row.reason}"
         click.echo(
             f"{row.format:20} {row.artifact_mib:7.2f} MiB  {outcome}\n"
             f"    sensitivity {row.sensitivity_before:.3f} to {row.sensitivity_after:.3f}, "
             f"specificity {row.specificity_before:.3f} to {row.specificity_after:.3f}, by patient"
         )
-        if pack and row.folder:
-            pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
     if not exported["folder"].any():
         again = write_command(*sys.argv[1:], "--force")
         raise click.ClickException(
@@ -86,7 +78,7 @@ def export(
 
 @click.command()
 @click.argument("model", type=PATH)
-@click.argument("images", type=PATH, nargs=-1, required=True)
+@click.argument("images", type=PATH)
 @click.option(
     "--out",
     type=PATH,
@@ -94,116 +86,44 @@ def export(
     help="CSV to write; it names the files, so keep it private",
 )
 @click.option(
-    "--workers",
-    type=click.IntRange(1),
-    help="number of processes  [default: one per core if there are many files]",
-)
-@click.option(
     "--external",
     is_flag=True,
     help="confirm that the model was not trained on photographs of this prepared folder",
 )
-@click.option(
-    "--by-patient",
-    is_flag=True,
-    help="also write one answer per patient (files PATIENT_left.jpg or PATIENT_OD.jpg, or "
-    "--labels) next to the CSV",
-)
-@click.option(
-    "--labels", type=PATH, help="with --by-patient, table with the columns image and patient"
-)
-@SHEET
-@COLUMN
-@click.option(
-    "--sep",
-    default=",",
-    show_default=True,
-    type=click.Choice([",", ";"]),
-    help="separator of the CSV; with ; decimal commas too, for Excel in Brazil",
-)
 def predict(
     model: Path,
-    images: tuple[Path, ...],
+    images: Path,
     out: Path,
-    workers: int | None,
     external: bool,
-    by_patient: bool,
-    sep: str,
-    labels: Path | None,
-    sheet: str,
-    columns: tuple[str, ...],
 ) -> None:
-    """Grade photographs, given as files or folders, with an exported model.
+    """Grade the photographs in a folder, or one file.
 
-    For one prepared folder, it writes predictions to evaluate, which name no file; MODEL may then
-    be a trained model too.
+    Of a prepared folder it writes predictions to evaluate, which name no file. An interrupted
+    command is repeated to resume.
     """
+    from dr_lib.data.prepared.folder import count_statuses
     from dr_lib.serving.grader import grade_files as grader
     from dr_lib.training.model_folder import read_folder
 
-    is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
-    if labels and not by_patient:
-        raise click.UsageError("--labels needs --by-patient: give both")
+    is_prepared = (images / "manifest.json").is_file()
     if external and not is_prepared:
         raise click.UsageError("--external needs one prepared folder: leave it out")
-    if is_prepared and (by_patient or sep != ","):
-        raise click.UsageError(
-            "--by-patient and --sep need photographs, not a prepared folder: leave them out"
-        )
     folder = read_folder(model)
-    progress = show_progress("grading")
     if is_prepared:
-        grader.grade_prepared(
-            folder,
-            images[0],
-            out,
-            is_external=external,
-            progress=progress,
-        )
+        grader.grade_prepared(folder, images, out, is_external=external)
         own = model.parent / "predictions.csv"  # its thresholds are frozen there
         evaluated = [own, out] if own.is_file() else [out]
         again = write_command("evaluate", *evaluated, "--out", "FOLDER")
         return click.echo(f"wrote {out}; {again}")
-    answers = out.with_name(f"{out.stem}.patients.csv")
-    if by_patient and answers.exists():
-        raise click.ClickException(f"{answers} exists and is not overwritten: move it")
-    files = grader.list_photographs(images)
-    if by_patient:
-        patients = grader.find_patients(files, labels, sheet=sheet, columns=columns)
-    reasons, statuses = grader.grade_files(
-        folder,
-        files,
-        out,
-        workers=workers,
-        sep=sep,
-        progress=progress,
-    )
-    click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
-    for reason, number in reasons.most_common():
+    table = grader.grade_files(folder, images, out, progress=show_progress("cropping"))
+    reasons = table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True)
+    click.echo(f"wrote {out}; {len(reasons)} photographs could not be graded")
+    for reason, number in reasons.value_counts().items():
         click.echo(f"  {number} {reason}")
-    describe_statuses(statuses)
+    describe_statuses(count_statuses(table["fundus"][table["fundus"] != ""]))
     if warning := folder.facts.get("warning"):
         click.echo(warning)
-    if by_patient:
-        table = grader.refer_patients(out, patients, answers, sep)
-        num_alone = patients.isin(list(map(str, files))).sum()
-        _describe_patients(table["answer"].tolist(), num_alone)
-
-
-def _describe_patients(answers: list[str], num_alone: int) -> None:
-    """Print how many patients have which answer, in both languages."""
-    num_referred = answers.count("refer")
-    num_open = answers.count("grade by hand")
-    click.echo(
-        f"{len(answers)} patients: {num_referred} to refer, {num_open} to grade by hand."
-        " This is not a medical device."
-    )
-    if num_alone:
-        click.echo(f"photographs of unknown patients, each counted as one: {num_alone}")
-    click.echo(
-        f"{len(answers)} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por uma"
-        " pessoa. Isto não é um dispositivo médico."
-    )
+    click.echo("This is not a medical device. Isto não é um dispositivo médico.")
 
 
 @click.command()

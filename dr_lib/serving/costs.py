@@ -70,31 +70,6 @@ def select_loads(
     return select_runs(runs, exclude=exclude, pool=pool)
 
 
-def summarise_times(timed: pd.DataFrame, instance: str = "") -> pd.DataFrame:
-    """Summarise the times of each model in each format on each machine, and price a million.
-
-    Args:
-        timed: rows of notebook 22 whose times count, of a `Selection`; each has the means of its
-            requests, the first one among them, as in the paper.
-        instance: whose price rows without a label have.
-
-    Returns:
-        A row for each, with as many of KINDS as there are, `n` runs, of TIMES the mean over them
-        with _low and _high, `instance`, `usd_per_hour`, `busy_ms` (decoding and cropping occupy the
-        server, too), and `usd_per_million_never_idle`.
-    """
-    summaries = []
-    for key, rows in _group(timed, "predict_ms"):
-        times = {name: measure(name, rows) for name in TIMES}
-        decode_ms = np.nan_to_num(times["decode_ms"].value)
-        busy_ms = times["predict_ms"].value + decode_ms
-        price = _find_price(rows.iloc[0].to_dict(), instance)
-        usd = float(usd_per_million(price["usd_per_hour"], busy_ms))
-        summary = {**key, "n": times["predict_ms"].n, **times, **price, "busy_ms": busy_ms}
-        summaries.append({**summary, "usd_per_million_never_idle": usd})
-    return tabulate(summaries)
-
-
 def tabulate_latencies(published: pd.DataFrame) -> pd.DataFrame:
     """Tabulate paper B's latencies and what they cost, one row per `model` and `instance`.
 
@@ -124,11 +99,12 @@ def price_endpoints(
     busiest_hour: float = 0.125,
     instance: str = "",
 ) -> pd.DataFrame:
-    """Price each measured endpoint for a number of requests per day, the cheapest of a network
-    first.
+    """Price each measured endpoint by the time of a prediction and for so many requests per day,
+    the cheapest of a network first.
 
     Args:
-        timed: rows of notebook 22, of a `Selection`.
+        timed: rows of notebook 22, of a `Selection`; each has the means of its requests, the first
+            one among them, as in the paper.
         requests_per_day: answered by the month's mean.
         p99_ms: 99 % of the responses must take at most this long; a load test that allowed more
             says nothing.
@@ -138,9 +114,10 @@ def price_endpoints(
 
     Returns:
         A row per endpoint: as many of KINDS as there are, `instance` (the label of its price),
-        `usd_per_hour`, `n` runs, `rate_per_s` that one machine held as their mean with its
-        interval, `reason` (empty, or one of REASONS), `disturbed`, and `num_machines`,
-        `usd_per_month` and `usd_per_million_as_used` with the bounds that those of the rate give.
+        `usd_per_hour`, `n` runs, of TIMES the mean over them, `busy_ms` (decoding and cropping
+        occupy the server, too), `usd_per_million_never_idle`, `rate_per_s` that one machine held,
+        `num_machines`, `usd_per_month`, all with _low and _high; `reason` (empty, or one of
+        REASONS) and `disturbed`.
 
     Raises:
         DrError: a number is not valid, or no run was loaded.
@@ -150,37 +127,42 @@ def price_endpoints(
         raise DrError(
             "requests_per_day must be above 0, and busiest_hour a share of the day from 1/24 to 1"
         )
+    if "max_rate_per_s" not in timed:
+        raise DrError("no load test below the folders: run notebook 22 first")
     peak_per_s = requests_per_day * busiest_hour / 3600
-    requests_per_month = requests_per_day * HOURS_PER_MONTH / 24
+    kinds = [name for name in (*KINDS, "priced_as") if name in timed]
+    loaded = timed.dropna(subset=["max_rate_per_s"])
     endpoints = []
-    for key, rows in _group(timed, "max_rate_per_s"):
+    for _, rows in loaded.groupby(kinds, dropna=False, sort=False):
         price = _find_price(rows.iloc[0].to_dict(), instance)
+        usd_per_hour = price["usd_per_hour"]
+        times = {name: measure(name, rows) for name in TIMES}
+        busy_ms = np.nansum([times["predict_ms"].value, times["decode_ms"].value])
         reason = _find_reason(rows, p99_ms)
-        rate = Interval(0.0, math.nan, math.nan, len(rows))
+        rate = Interval(math.nan, math.nan, math.nan, len(rows))
         if reason != NO_RATE:
             rate = Interval(*measure("max_rate_per_s", rows)[:4])
         # a larger rate needs fewer machines; one is billed at least
-        rates = np.array([rate.value or math.nan, rate.high, rate.low])
+        rates = np.array([rate.value, rate.high, rate.low])
         machines = np.maximum(1, np.ceil((peak_per_s / rates).round(9)))
-        usd = machines * price["usd_per_hour"] * HOURS_PER_MONTH
         endpoints.append(
             {
-                **key,
+                **rows[kinds].iloc[0],
                 **price,
                 "n": rate.n,
+                **times,
+                "busy_ms": busy_ms,
+                "usd_per_million_never_idle": float(usd_per_million(usd_per_hour, busy_ms)),
                 "rate_per_s": rate,
                 "num_machines": Interval(*machines, rate.n),
-                "usd_per_month": Interval(*usd, rate.n),
-                "usd_per_million_as_used": Interval(*(1e6 * usd / requests_per_month), rate.n),
-                "disturbed": bool(rows["disturbed"].any()),
+                "usd_per_month": Interval(*machines * usd_per_hour * HOURS_PER_MONTH, rate.n),
                 "reason": reason,
+                "disturbed": bool(rows["disturbed"].any()),
             }
         )
-    if not endpoints:
-        raise DrError("no load test below the folders: run notebook 22 first")
-    priced = tabulate(endpoints).assign(is_out=lambda table: table["reason"] != "")
-    priced = priced.sort_values([*NETWORK, "is_out", "usd_per_month"], ignore_index=True)
-    return priced.drop(columns="is_out")
+    # those with a reason last
+    priced = tabulate(endpoints).sort_values("usd_per_month")
+    return priced.sort_values([*NETWORK, "reason"], kind="stable", ignore_index=True)
 
 
 def find_candidates(rows: pd.DataFrame) -> pd.DataFrame:
@@ -190,17 +172,6 @@ def find_candidates(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["reason"] == ""]
     highest = rows["usd_per_month_high"].fillna(math.inf).min()
     return rows[~(rows["usd_per_month_low"] > highest)]
-
-
-def _group(timed: pd.DataFrame, column: str):
-    """Group the rows that have a value by KINDS and label: yield the kind, and its rows."""
-    if column not in timed:
-        return
-    kinds = [name for name in KINDS if name in timed]
-    labels = [name for name in ("priced_as",) if name in timed]
-    known = timed.dropna(subset=[column])
-    for _, rows in known.groupby([*kinds, *labels], dropna=False, sort=False):
-        yield rows[kinds].iloc[0].to_dict(), rows
 
 
 def _find_reason(rows: pd.DataFrame, p99_ms: float) -> str:

@@ -1,4 +1,4 @@
-"""Draw and word a served model: times (figures 1 and 2 of paper B), load, a month's price.
+"""Draw and word a served model: times (figures 1 and 2 of paper B), a month's price.
 
 `lang` is en, or pt with decimal commas.
 """
@@ -16,8 +16,6 @@ from dr_lib.report.style import (
     THEIRS,
     choose_words,
     name,
-    open_panels,
-    space_ticks,
 )
 from dr_lib.serving.costs import NETWORK, find_candidates, tabulate_latencies
 from dr_lib.statistics.intervals import Interval
@@ -31,7 +29,7 @@ def plot_predict_time(
     For VGG19 this is the paper's figure 1, for MobileNet its figure 2.
 
     Args:
-        times: of `summarise_times`; without any the paper stands alone.
+        times: of `price_endpoints`; without any the paper stands alone.
         model: vgg19, mobilenet, or one that the paper did not have, which then stands alone.
         lang: en or pt.
         published: the paper's means, of `claims.list_printed`, for a panel of its own.
@@ -42,9 +40,8 @@ def plot_predict_time(
         theirs = tabulate_latencies(published).query("model == @model")
         authors = say(published["authors"].iloc[0])
         for row in theirs.itertuples():
-            low = row.predict_ms - row.predict_ms_sd
-            high = row.predict_ms + row.predict_ms_sd
-            interval = Interval(row.predict_ms, low, high, 1)
+            ms = row.predict_ms
+            interval = Interval(ms, ms - row.predict_ms_sd, ms + row.predict_ms_sd, 1)
             mean = Mean(f"{row.instance}\n{authors}", interval, THEIRS)
             panels[f"{name(model)}, 224 px"].append(mean)
     ours = times[times["model"] == model] if len(times) else times
@@ -56,72 +53,30 @@ def plot_predict_time(
     return plot_means(panels, lang, unit="ms")
 
 
-def plot_prices(priced: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw what a month costs on each endpoint of `price_endpoints`, a panel for each network."""
-    say = choose_words(lang)
-    panels = {}
-    for row in priced.dropna(subset=["usd_per_month"]).itertuples():
-        interval = Interval(
-            row.usd_per_month, row.usd_per_month_low, row.usd_per_month_high, row.n
-        )
-        label = f"{row.instance}\n{row.format}, n = {row.n}"
-        work = f"{name(row.model)}, {row.image_size:g} px, {say('a month')}"
-        panels.setdefault(work, []).append(Mean(label, interval, OURS))
-    return plot_means(panels, lang, unit="USD")
-
-
-def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
-    """Draw percentiles of the response time against the offered rate, and the bound.
-
-    Args:
-        tried: of `find_max_rate`: a row per rate with `rate_per_s`, p50_ms to p99_ms and `held`. A
-            percentile that is NaN is left out.
-        bound_ms: the bound that it was given.
-    """
-    figure, (ax,) = open_panels(1)
-    rows = tried.sort_values("rate_per_s")
-    colours = {"p50_ms": "#56b4e9", "p95_ms": "#0173b2", "p99_ms": "#d55e00"}
-    for column, colour in colours.items():
-        label = column.removesuffix("_ms")
-        ax.plot(rows["rate_per_s"], rows[column], "-", color=colour, label=label)
-        for is_held, fill in ((True, colour), (False, "white")):
-            part = rows[rows["held"] == is_held]
-            ax.plot(part["rate_per_s"], part[column], "o", ms=5, color=colour, mfc=fill)
-    ax.axhline(bound_ms, color="black", lw=1, ls="--", label="bound")
-    ax.set(
-        xlabel="requests per second", ylabel="response time [ms]", xscale="log", yscale="log"
-    )
-    space_ticks(ax, "en")
-    ax.legend(loc="upper left", framealpha=1, edgecolor="white")
-    return figure
-
-
 def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
     """Name the cheapest of `price_endpoints` in a sentence per network, or say why none is."""
     say = choose_words(lang)
     sentences = []
     for network, rows in priced.groupby(NETWORK, sort=False):
-        network = f"{name(network[0])}, {write_number(network[1], lang)} px"
         candidates = find_candidates(rows)
         endpoint = say("{} on {}, at the price of {}")
         names = [
             endpoint.format(row.format, row.environment, row.instance)
             for row in candidates.itertuples()
         ]
+        words = [f" {say('or')} ".join(names)]
         if candidates.empty:
-            words = say("No endpoint of {} can be chosen: {}.")
-            reasons = "; ".join(say(reason) for reason in dict.fromkeys(rows["reason"]))
-            sentences.append(words.format(network, reasons))
+            sentence = "No endpoint of {} can be chosen: {}."
+            words = ["; ".join(map(say, dict.fromkeys(rows["reason"])))]
         elif candidates["disturbed"].any():
-            words = say("No cheapest endpoint of {} is named: a load test was disturbed.")
-            sentences.append(words.format(network))
+            sentence = "No cheapest endpoint of {} is named: a load test was disturbed."
         elif len(names) > 1:
-            words = say("The prices of {} are not told apart: {}.")
-            sentences.append(words.format(network, f" {say('or')} ".join(names)))
+            sentence = "The prices of {} are not told apart: {}."
         else:
-            words = say("The cheapest endpoint of {} is {}: {} USD a month.")
-            usd = write_span(candidates.iloc[0], "usd_per_month", lang)
-            sentences.append(words.format(network, names[0], usd))
+            sentence = "The cheapest endpoint of {} is {}: {} USD a month."
+            words.append(write_span(candidates.iloc[0], "usd_per_month", lang))
+        network = f"{name(network[0])}, {write_number(network[1], lang)} px"
+        sentences.append(say(sentence).format(network, *words))
     return sentences
 
 

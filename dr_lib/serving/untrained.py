@@ -58,12 +58,9 @@ def export_untrained(
         "crop_method": "robust",
         "weights": "none: random weights, untrained",
         "data_kind": "none",
-        "data_sha256": "",
-        "labels_sha256": "",
-        "split_sha256": "",
+        **dict.fromkeys(("data_sha256", "labels_sha256", "split_sha256", "commit"), ""),
         "metrics": {},
         "warning": "The model is untrained: its answers mean nothing.",
-        "commit": "",
         "versions": {"keras": keras.__version__},
     }
     return write_folder(folder, artifact.name, facts)

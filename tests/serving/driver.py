@@ -161,7 +161,7 @@ def list_wheel_options(version: str, machine: str) -> list[str]:
     platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
     options = ["--only-binary=:all:", "--python-version", version]
     options += [word for platform in platforms for word in ("--platform", platform)]
-    return [*options, "--requirement", str(SERVING / "requirements.txt")]
+    return [*options, "--requirement", str(SERVING / "requirements.lock")]
 
 
 def read_image_environment() -> dict[str, str]:

@@ -1,19 +1,15 @@
 """The figures of a served model, read back from what was drawn."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from dr_lib.claims.claims import list_printed
-from dr_lib.serving.figures import (
-    plot_latency_percentiles,
-    plot_predict_time,
-)
+from dr_lib.serving.figures import plot_predict_time
 from tests.report.reading import is_whole, words
 
 
 def make_times(model="vgg19", predict_ms=450.0, name="keras", **columns):
-    """A row of `summarise_times` on this machine, from five runs."""
+    """A row of `price_endpoints` on this machine, from five runs."""
     about = {"environment": "local, CPU", "image_size": 224, "n": 5}
     ends = {"predict_ms_low": 0.9 * predict_ms, "predict_ms_high": 1.1 * predict_ms}
     times = {"model": model, "format": name, "predict_ms": predict_ms, **ends}
@@ -67,24 +63,3 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped():
     (ax,) = plot(make_times(predict_ms=2000.0, environment="some cloud, CPU"), lang="pt")
     assert "351 ms" in words(ax.figure) and "392 ms" in words(ax.figure)
     assert ax.xaxis.get_major_formatter()(2.5, 0) == "2,5" and is_whole(ax.figure)
-
-
-def test_latency_rises_with_the_rate_and_missed_rates_are_open():
-    """Three percentiles in the order of the rates, the bound, and what was not held is not
-    filled.
-    """
-    # as `find_max_rate` leaves them: 40/s held, 45/s missed
-    rates = np.array([10.0, 20, 40, 80, 57, 45])
-    times = {"p50_ms": rates, "p95_ms": 2 * rates, "p99_ms": 4 * rates}
-    tried = pd.DataFrame({"rate_per_s": rates, **times, "held": rates <= 40})
-    figure = plot_latency_percentiles(tried, 200.0)
-    (ax,) = figure.axes
-    lines = {line.get_label(): line for line in ax.lines if line.get_label()[0] != "_"}
-    assert set(lines) == {"p50", "p95", "p99", "bound"}
-    assert list(lines["p99"].get_xdata()) == [10, 20, 40, 45, 57, 80]
-    assert list(lines["p99"].get_ydata()) == [40, 80, 160, 180, 228, 320]
-    assert list(lines["bound"].get_ydata()) == [200, 200]
-    held, missed = [line for line in ax.lines if line.get_marker() == "o"][-2:]
-    assert list(held.get_xdata()) == [10, 20, 40] and list(missed.get_xdata()) == [45, 57, 80]
-    assert missed.get_markerfacecolor() == "white" != held.get_markerfacecolor()
-    assert is_whole(figure)

@@ -1,13 +1,7 @@
 """Convert a Keras network to formats for serving: SavedModel, LiteRT with several precisions."""
 
-import contextlib
-import io
-import logging
-import os
 import re
 import tempfile
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,9 +37,6 @@ def convert(
 ) -> None:
     """Convert a network.
 
-    What the converters write to stdout, stderr and the log is dropped. The process's own streams
-    are turned away meanwhile, so nothing else should print from another thread.
-
     Args:
         network: (n, side, side, 3) uint8 photographs -> (n, grades) float32, on the TensorFlow
             backend.
@@ -71,11 +62,13 @@ def convert(
         )
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".converting-") as folder:
         temporary = Path(folder) / path.name
-        with _keep_quiet(format_name):
+        try:
             if format_name == "savedmodel":
                 _write_savedmodel(network, temporary)
             else:
                 temporary.write_bytes(_to_litert(network, format_name, calibration))
+        except Exception as error:  # TensorFlow's derive from nothing else
+            raise DrError(f"{format_name}: {error}") from error
         temporary.rename(path)
 
 
@@ -107,27 +100,6 @@ def load_network(path: Path, model: str = "") -> "keras.Model":
     full = keras.models.model_from_json(re.sub("mixed_b?float16", "float32", config))
     full.set_weights(network.get_weights())
     return full
-
-
-@contextlib.contextmanager
-def _keep_quiet(format_name: str) -> Iterator[None]:
-    """Drop the hundreds of lines that Python and C++ print."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    # stderr stays: a logger made now would keep another one
-    quiet = contextlib.redirect_stdout(io.StringIO())
-    errors = os.dup(2)
-    try:
-        with open(os.devnull, "wb") as null, warnings.catch_warnings(), quiet:
-            os.dup2(null.fileno(), 2)
-            warnings.simplefilter("ignore")
-            yield
-    except Exception as error:  # TensorFlow's derive from nothing else
-        raise DrError(f"{format_name}: {error}") from error
-    finally:
-        os.dup2(errors, 2)
-        os.close(errors)
-        logging.disable(disabled)
 
 
 def _write_savedmodel(network: "keras.Model", path: Path) -> None:

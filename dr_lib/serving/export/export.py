@@ -1,6 +1,5 @@
 """From a trained model's folder to folders to serve, one for each format that passes."""
 
-import math
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +12,6 @@ import pandas as pd
 from dr_lib import files
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
-from dr_lib.hardware.facts import read_version
 from dr_lib.serving.export import gate
 from dr_lib.serving.export.convert import convert, find_format, load_network
 from dr_lib.serving.export.runtimes import open_runtime
@@ -26,7 +24,6 @@ from dr_lib.training.model_folder import (
     write_folder,
 )
 
-UNJUDGED = "the model was trained with another split, possibly on these test photographs"
 BATCH_SIZE = 16  # VGG19's first layers take 26 MB a photograph at 224 px
 
 
@@ -73,7 +70,7 @@ def export_model(
         formats: of `convert.FORMATS`.
         calibration: (n, side, side, 3) uint8 crops of the training split, for int8.
         labelled: of a split that nothing was chosen on.
-        force: write what the gate refuses too, or cannot judge; its manifest says so.
+        force: write what the gate refuses too; its manifest says so.
         say: is told of each format before it is converted.
 
     Returns:
@@ -88,7 +85,7 @@ def export_model(
     formats = list(formats)
     for format_name in formats:
         find_format(format_name)
-    source = _open_source(folder, labelled, force)
+    source = _open_source(folder, labelled)
     network = load_network(source.artifact, source.facts["model"])
     before = network.predict(labelled.images, batch_size=BATCH_SIZE, verbose=0)
     if not force:
@@ -106,7 +103,13 @@ def export_model(
             row = {
                 "format": format_name,
                 "artifact_mib": count_bytes(artifact) / 2**20,
-                **_judge(source, labelled, before, after),
+                **gate.compare(
+                    labelled.grade,
+                    labelled.patient_id,
+                    before,
+                    after,
+                    threshold=source.facts["threshold"],
+                ),
             }
             row["forced"] = force and not row["passes"]
             is_written = force or row["passes"]
@@ -120,7 +123,7 @@ def export_model(
     return pd.DataFrame(rows)
 
 
-def _open_source(folder: Path, labelled: gate.Labelled, force: bool) -> ModelFolder:
+def _open_source(folder: Path, labelled: gate.Labelled) -> ModelFolder:
     """Open a model folder that can be exported and be judged by these photographs."""
     source = read_folder(folder)
     if source.facts["format"] != "keras":
@@ -133,33 +136,12 @@ def _open_source(folder: Path, labelled: gate.Labelled, force: bool) -> ModelFol
         )
     if not len(labelled.images):
         raise DrError("no labelled photographs: the test split is empty")
-    if not (_is_judged(source, labelled) or force):
+    if source.facts["split_sha256"] not in ("", labelled.split_sha256):
         raise DrError(
-            f"{UNJUDGED}: judge it with the split that it was trained with, or train it again "
-            "(force writes the formats as not judged)"
+            "the model was trained with another split, possibly on these test photographs: judge it"
+            " with the split that it was trained with, or train it again"
         )
     return source
-
-
-def _is_judged(source: ModelFolder, labelled: gate.Labelled) -> bool:
-    return source.facts["split_sha256"] in ("", labelled.split_sha256)
-
-
-def _judge(
-    source: ModelFolder, labelled: gate.Labelled, before: np.ndarray, after: np.ndarray
-) -> dict[str, Any]:
-    """Compare as the gate does; without shares where the model may know the photographs."""
-    verdict = gate.compare(
-        labelled.grade,
-        labelled.patient_id,
-        before,
-        after,
-        threshold=source.facts["threshold"],
-    )
-    if not _is_judged(source, labelled):
-        verdict.update(dict.fromkeys(gate.SHARES, math.nan))
-        verdict.update(passes=False, reason=f"not judged: {UNJUDGED}", warning="")
-    return verdict
 
 
 def _describe(source: ModelFolder, row: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +149,6 @@ def _describe(source: ModelFolder, row: dict[str, Any]) -> dict[str, Any]:
     return {
         **source.facts,
         "source_sha256": source.facts["sha256"],
-        "converters": {name: read_version(name) for name in ("tensorflow", "keras")},
         "format": row["format"],
         "gate": row,
         "warning": row["warning"] or source.facts.get("warning", ""),

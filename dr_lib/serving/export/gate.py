@@ -15,14 +15,6 @@ from dr_lib.training.metrics import find_doubt
 ROUNDING = 0.01  # of a probability: a format that changes less has lost nothing
 MAX_LOSS = 0.05  # of sensitivity and of specificity
 MAX_PATIENTS = 100_000  # as many are not there
-SHARES = (
-    "sensitivity_before",
-    "sensitivity_after",
-    "specificity_before",
-    "specificity_after",
-    "lost_sensitivity_high",
-    "lost_specificity_high",
-)
 
 
 class Labelled(NamedTuple):
@@ -32,30 +24,6 @@ class Labelled(NamedTuple):
     grade: np.ndarray  # (n,) 0-4
     patient_id: np.ndarray  # (n,)
     split_sha256: str = ""  # of the split table that they are from
-
-
-class Loss(NamedTuple):
-    """Patients who were answered rightly by the network and are not by a format."""
-
-    num_lost: int
-    num_patients: int
-
-    @property
-    def high(self) -> float:
-        """Upper one-sided 95 % bound of their share (Clopper and Pearson 1934)."""
-        if self.num_lost == self.num_patients:
-            return 1.0
-        rest = self.num_patients - self.num_lost
-        return float(stats.beta.ppf(0.95, self.num_lost + 1, rest))
-
-    @property
-    def needed_patients(self) -> int:
-        """How many patients would pass if as large a share of them were lost; 0 if none would."""
-        share = self.num_lost / max(1, self.num_patients)
-        for number in range(self.num_patients + 1, MAX_PATIENTS if share < MAX_LOSS else 0):
-            if Loss(math.ceil(share * number), number).high < MAX_LOSS:
-                return number
-        return 0
 
 
 def compare(
@@ -91,7 +59,6 @@ def compare(
     """
     _check_probabilities(before)
     _check_probabilities(after)
-    max_abs_difference = float(np.abs(before - after).max())
     patients, patient = np.unique(patient_id, return_inverse=True)
 
     def find_any(of_photographs: np.ndarray) -> np.ndarray:
@@ -100,31 +67,44 @@ def compare(
     is_referable = find_any(grade >= REFERABLE_FROM)
     was_referred = find_any(sum_referable(before) >= threshold)
     is_referred = find_any(sum_referable(after) >= threshold)
-    losses = {
-        "sensitivity": _count_lost(is_referable, was_referred, is_referred),
-        "specificity": _count_lost(~is_referable, ~was_referred, ~is_referred),
-    }
-    reason = ""
-    if max_abs_difference > ROUNDING:
-        reason = "; ".join(filter(None, (_find_reason(*loss) for loss in losses.items())))
-    warning = ""
-    if 0 < is_referable.sum() < len(patients):
-        auc = auc_interval(grade >= REFERABLE_FROM, sum_referable(before), patient_id)
-        warning = find_doubt(auc)
-    return {
+    max_abs_difference = float(np.abs(before - after).max())
+    row = {
         "num_images": len(grade),
         "num_patients": len(patients),
         "max_abs_difference": max_abs_difference,
-        "sensitivity_before": _find_share(was_referred[is_referable]),
-        "sensitivity_after": _find_share(is_referred[is_referable]),
-        "specificity_before": _find_share(~was_referred[~is_referable]),
-        "specificity_after": _find_share(~is_referred[~is_referable]),
-        "lost_sensitivity_high": losses["sensitivity"].high,
-        "lost_specificity_high": losses["specificity"].high,
-        "passes": not reason,
-        "reason": reason,
-        "warning": warning,
     }
+    reasons = []
+    for name, kind, was_right, is_right in (
+        ("sensitivity", is_referable, was_referred, is_referred),
+        ("specificity", ~is_referable, ~was_referred, ~is_referred),
+    ):
+        number = int(kind.sum())
+        num_lost = int((kind & was_right & ~is_right).sum())
+        row[f"{name}_before"] = (kind & was_right).sum() / number if number else math.nan
+        row[f"{name}_after"] = (kind & is_right).sum() / number if number else math.nan
+        row[f"lost_{name}_high"] = bound_share(num_lost, number)
+        if max_abs_difference > ROUNDING and row[f"lost_{name}_high"] >= MAX_LOSS:
+            reasons.append(_explain(name, num_lost, number))
+    row["warning"] = ""
+    if 0 < is_referable.sum() < len(patients):
+        auc = auc_interval(grade >= REFERABLE_FROM, sum_referable(before), patient_id)
+        row["warning"] = find_doubt(auc)
+    return {**row, "passes": not reasons, "reason": "; ".join(reasons)}
+
+
+def bound_share(number: int, total: int) -> float:
+    """Upper one-sided 95 % bound of a share (Clopper and Pearson 1934); 1 of nothing."""
+    if number == total:
+        return 1.0
+    return float(stats.beta.ppf(0.95, number + 1, total - number))
+
+
+def find_needed(number: int, total: int) -> int:
+    """How many patients would pass if as large a share of them were lost; 0 if none would."""
+    share = number / max(1, total)
+    candidates = range(total + 1, MAX_PATIENTS if share < MAX_LOSS else 0)
+    passing = (n for n in candidates if bound_share(math.ceil(share * n), n) < MAX_LOSS)
+    return next(passing, 0)
 
 
 def check_model(probabilities: np.ndarray) -> None:
@@ -164,23 +144,14 @@ def _check_probabilities(rows: np.ndarray) -> None:
         )
 
 
-def _count_lost(kind: np.ndarray, was_right: np.ndarray, is_right: np.ndarray) -> Loss:
-    return Loss(int((kind & was_right & ~is_right).sum()), int(kind.sum()))
-
-
-def _find_share(of_patients: np.ndarray) -> float:
-    return float(of_patients.mean()) if len(of_patients) else math.nan
-
-
-def _find_reason(name: str, loss: Loss) -> str:
-    """Explain why a format may lose too much; empty if it does not."""
-    if loss.high < MAX_LOSS:
-        return ""
+def _explain(name: str, num_lost: int, number: int) -> str:
+    """Explain why a format may lose too much."""
     kind = {"sensitivity": "referable", "specificity": "other"}[name]
+    high = bound_share(num_lost, number)
     reason = (
-        f"{loss.num_lost} of {loss.num_patients} {kind} patients lose their right answer, so up to"
-        f" {loss.high:.1%} of {name} may be lost, {MAX_LOSS:.0%} are allowed"
+        f"{num_lost} of {number} {kind} patients lose their right answer, so up to {high:.1%} of"
+        f" {name} may be lost, {MAX_LOSS:.0%} are allowed"
     )
-    if loss.needed_patients:
-        reason += f": at least {loss.needed_patients} such patients would be needed to pass"
+    if needed := find_needed(num_lost, number):
+        reason += f": at least {needed} such patients would be needed to pass"
     return reason

@@ -1,4 +1,4 @@
-"""Time runtimes in turns, and compare them with a reference round by round."""
+"""Time runtimes in turns."""
 
 import time
 from collections.abc import Mapping
@@ -37,15 +37,3 @@ def compare_latency(
             row[name] = float(np.median(calls_ms[1:]))
         rounds.append(row)
     return pd.DataFrame(rounds[1:])
-
-
-def pair_latency(rounds: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Compare each runtime with a reference, round by round of `compare_latency`.
-
-    Returns:
-        A row per runtime, by name: speedup (median of the reference's time / its own) with
-        speedup_low and speedup_high (quartiles), and ms (median).
-    """
-    ratios = rounds.rdiv(rounds[reference], axis=0).quantile([0.25, 0.5, 0.75]).T
-    ratios.columns = ["speedup_low", "speedup", "speedup_high"]
-    return ratios.assign(ms=rounds.median())

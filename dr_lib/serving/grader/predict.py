@@ -2,7 +2,6 @@
 
 import binascii
 import json
-import platform
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -58,7 +57,6 @@ class Predictor:
             "cpu": find_cpu_model(),
             "num_cpus": count_cpus(),
             "threads": num_threads,
-            "python": platform.python_version(),
             runtime: read_version(runtime),
         }
         self._idle: SimpleQueue[LiteRT | SavedModel] = SimpleQueue()

@@ -36,7 +36,7 @@ class SavedModel:
             outputs = self._grade.structured_outputs
             if images.dtype != tf.uint8 or "probabilities" not in outputs:
                 raise ValueError("it must take (n, side, side, 3) uint8 and give probabilities")
-        except (OSError, ValueError, KeyError, AttributeError, tf.errors.OpError) as error:
+        except Exception as error:  # TensorFlow's derive from nothing else
             raise ModelFolderError(
                 f"{path}: not a SavedModel that TensorFlow can run: {error}"
             ) from error

@@ -64,7 +64,6 @@ class Service:
         self.pending_bytes = 0
         self.pool = ThreadPoolExecutor(threads, "predict")
         self.registry = CollectorRegistry()
-        self.requests = Counter("fundus_requests", "requests", registry=self.registry)
         self.errors = Counter(
             "fundus_errors", "requests without grades", ["status"], registry=self.registry
         )
@@ -84,8 +83,9 @@ class Service:
             await self._receive(request, body)
             self._check_room()
             self.num_accepted += 1
+            loop = asyncio.get_running_loop()
             try:
-                return await asyncio.get_running_loop().run_in_executor(
+                return await loop.run_in_executor(
                     self.pool, self.predictor, bytes(body), is_json
                 )
             finally:
@@ -97,13 +97,10 @@ class Service:
         """Read what a refused client still sends, because closing early would reset its
         connection.
         """
-        num_bytes = 0
         with contextlib.suppress(TimeoutError, ClientDisconnect, RuntimeError):
             async with asyncio.timeout(self.request_s):
-                async for chunk in request.stream():
-                    num_bytes += len(chunk)
-                    if num_bytes > 2 * self.max_body:
-                        return
+                async for _ in request.stream():
+                    pass
 
     def _check_room(self) -> None:
         if not self.is_warm:
@@ -139,16 +136,11 @@ def build_app(service: Service) -> Starlette:
     """Build the application of a service; the caller must warm up the predictor and report it."""
 
     async def ping(request: Request) -> Response:
-        facts = service.predictor.facts
         state = "ready" if service.is_warm else "loading"
         if service.is_stopping:
             state = "stopping"
-        content = {
-            "status": state,
-            "model": facts["model"],
-            "format": facts["format"],
-            "model_version": service.predictor.version,
-        }
+        content = {name: service.predictor.facts[name] for name in ("model", "format")}
+        content.update(status=state, model_version=service.predictor.version)
         return JSONResponse(content, 200 if state == "ready" else 503)
 
     async def describe(request: Request) -> Response:
@@ -208,31 +200,27 @@ class _Log:
     async def __call__(self, scope, receive, send):
         """Pass a request on and log its answer."""
         start = time.perf_counter()
+        service = self.service
         request_id = uuid.uuid4().hex[:16]
-        version = self.service.predictor.version
-
-        async def send_and_log(message):
-            if message["type"] == "http.response.start":
-                added = [
-                    (b"x-request-id", request_id.encode()),
-                    (b"x-model-version", version.encode()),
-                ]
-                if self.service.is_stopping:
-                    added.append((b"connection", b"close"))
-                message["headers"] = [*message["headers"], *added]
-            await send(message)
-            if message["type"] == "http.response.start":
-                self._log(scope, message["status"], start, request_id)
-
-        await self.app(scope, receive, send_and_log)
-
-    def _log(self, scope, status: int, start: float, request_id: str) -> None:
-        seconds = time.perf_counter() - start
+        added = [
+            (b"x-request-id", request_id.encode()),
+            (b"x-model-version", service.predictor.version.encode()),
+        ]
         method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "-"
         path = scope["path"] if scope["path"] in PATHS else "-"
-        logger.info(f"{method} {path} {status} {1000 * seconds:.1f} ms id={request_id}")
-        if path == "/invocations":
-            self.service.requests.inc()
-            self.service.seconds.observe(seconds)
-            if status != 200:
-                self.service.errors.labels(status).inc()
+
+        async def send_and_log(message):
+            if message["type"] != "http.response.start":
+                return await send(message)
+            closing = [(b"connection", b"close")] * service.is_stopping
+            message["headers"] = [*message["headers"], *added, *closing]
+            await send(message)
+            status = message["status"]
+            seconds = time.perf_counter() - start
+            logger.info(f"{method} {path} {status} {1000 * seconds:.1f} ms id={request_id}")
+            if path == "/invocations":
+                service.seconds.observe(seconds)
+                if status != 200:
+                    service.errors.labels(status).inc()
+
+        await self.app(scope, receive, send_and_log)

@@ -8,16 +8,16 @@ beforehand, and the response time counts from when a request was due.
 Any http or https address will do, or sagemaker:NAME for an endpoint of SageMaker.
 """
 
-import http.client
 import json
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException, responses
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pandas as pd
@@ -47,12 +47,20 @@ class Answer(NamedTuple):
 def open_sender(url: str, content_type: str = "image/jpeg") -> Send:
     """Open an address: a function that any number of threads may call.
 
-    Raises:
-        DrError: the address is not valid.
+    Each request to http or https has a connection of its own, as users' do.
     """
     if url.startswith(SCHEME):
         return open_endpoint(url, content_type)
-    return _Http(url, content_type)
+
+    def send(body: bytes) -> tuple[int, bytes]:
+        request = Request(url, body, {"Content-Type": content_type})
+        try:
+            with urlopen(request, timeout=TIMEOUT_S) as answer:
+                return answer.status, answer.read()
+        except HTTPError as error:
+            return error.code, error.read()
+
+    return send
 
 
 def run_closed_loop(
@@ -196,53 +204,13 @@ def find_max_rate(
     return pd.DataFrame(tried)
 
 
-class _Http:
-    """A connection for each thread, kept open between calls."""
-
-    def __init__(self, url: str, content_type: str):
-        address = urlsplit(url)
-        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-        self._local = threading.local()
-        self._path = (address.path or "/") + (f"?{address.query}" if address.query else "")
-        self._headers = {"Content-Type": content_type, "Accept": "application/json"}
-        try:
-            self._kind = kinds[address.scheme]
-            self._host = (address.hostname or "", address.port)
-        except (ValueError, KeyError) as error:
-            raise DrError(
-                f"{url!r} is not an address: give one such as http://127.0.0.1:8080/invocations"
-            ) from error
-
-    def __call__(self, body: bytes) -> tuple[int, bytes]:
-        """Send one request, again if the server had closed the idle connection."""
-        if not hasattr(self._local, "connection"):
-            self._local.connection = self._kind(*self._host, timeout=TIMEOUT_S)
-        try:
-            return self._exchange(body)
-        except (ConnectionResetError, BrokenPipeError):
-            return self._exchange(body)
-
-    def _exchange(self, body: bytes) -> tuple[int, bytes]:
-        connection = self._local.connection
-        try:
-            connection.request("POST", self._path, body, self._headers)
-            response = connection.getresponse()
-            content = response.read()
-        except (OSError, http.client.HTTPException):
-            connection.close()  # the next request opens it again
-            raise
-        if location := response.getheader("Location"):
-            content = json.dumps({"error": f"give {location}"}).encode()
-        return response.status, content
-
-
 def _measure(send: Send, file: Path) -> Answer:
     """Send one request and time it."""
     body = file.read_bytes()
     start = time.perf_counter()
     try:
         status, content = send(body)
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, ValueError, HTTPException) as error:
         return Answer(error=f"{type(error).__name__}: {error}")
     round_trip_ms = 1e3 * (time.perf_counter() - start)
     facts, error = read_answer(status, content)
@@ -266,7 +234,7 @@ def read_answer(status: int, content: bytes) -> tuple[dict[str, Any], str]:
     if status == 200 and any(facts.get(name) for name in PREDICTIONS):
         return facts, ""
     words = facts.get("error") or facts.get("errorMessage")
-    words = words or http.client.responses.get(status, "")
+    words = words or responses.get(status, "")
     if status == 200:
         words = f"no {', '.join(PREDICTIONS)} in the answer: {words}"
     return facts, f"status {status}: {words}"[:300]

@@ -7,8 +7,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dr_lib.errors import DrError
 
@@ -32,9 +33,8 @@ class ServerProcess(subprocess.Popen):
         log: Path,
         *options: str | int,
         python: Sequence[str | Path] = (sys.executable,),
-        cwd: Path = ROOT,
-        env: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
+        **how: Any,
     ):
         """Serve a model folder, and wait until a warm-up prediction has finished.
 
@@ -43,9 +43,8 @@ class ServerProcess(subprocess.Popen):
             log: file for what it prints.
             options: of `serve`.
             python: command of an interpreter.
-            cwd: folder that holds dr_lib.
-            env: its environment, by default that of this process.
             timeout_s: how long to wait.
+            how: cwd and env of its process.
 
         Raises:
             DrError: it ended, or was not ready in time.
@@ -54,11 +53,13 @@ class ServerProcess(subprocess.Popen):
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        words = [*python, "-m", "dr_lib.serving", "serve", model]
-        words += ["--port", self.port, "--end-with", os.getpid(), *options]
+        words = [*python, "-m", "dr_lib.serving", "serve", model, "--port", self.port]
+        words += ["--end-with", os.getpid(), *options]
         start = time.monotonic()
         with log.open("wb") as out:
-            super().__init__([*map(str, words)], cwd=cwd, env=env, stdout=out, stderr=out)
+            super().__init__(
+                list(map(str, words)), stdout=out, stderr=out, **{"cwd": ROOT, **how}
+            )
         atexit.register(self.kill)  # where there is no Linux
         try:
             wait_until_ready(self.url, self, timeout_s)

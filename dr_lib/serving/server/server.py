@@ -181,10 +181,8 @@ def _limit_heap() -> None:
     It costs no time that can be measured for a JPEG. Where the C library is not glibc, nothing is
     done.
     """
-    if sys.platform != "linux":
-        return
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    # M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
-    for option, value in ((-8, 2), (-3, 2**22), (-1, 2**22)):
-        if set_option:
-            set_option(option, value)
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "mallopt"):
+        library.mallopt(-8, 2)  # M_ARENA_MAX
+        library.mallopt(-3, 2**22)  # M_MMAP_THRESHOLD
+        library.mallopt(-1, 2**22)  # M_TRIM_THRESHOLD

@@ -127,19 +127,13 @@ def test_too_few_photographs_end_in_the_command_that_goes_on(
 
 
 def test_photographs_of_another_split_do_not_judge_a_model(network, labelled, tmp_path):
-    """By another split than the model's the export is refused; forced, the manifest says that
-    nothing was judged.
-    """
+    """Forced or not."""
     source = write_model_folder(tmp_path / "run" / "model", network)
     other = labelled._replace(split_sha256="0" * 64)
     why = "the model was trained with another split, possibly on these test photographs"
     with pytest.raises(DrError, match=why):
-        export(source, tmp_path / "out", other, "litert_float32")
+        export(source, tmp_path / "out", other, "litert_float32", force=True)
     assert not (tmp_path / "out").exists()
-    (row,) = export(source, tmp_path / "out", other, "litert_float32", force=True)
-    gate = read_folder(tmp_path / "out" / "litert_float32").facts["gate"]
-    assert row.forced and not gate["passes"] and gate["reason"] == f"not judged: {why}"
-    assert gate["sensitivity_before"] is None and gate["lost_specificity_high"] is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from dr_lib.errors import DrError
-from dr_lib.serving.export.gate import Loss, check_model, compare
+from dr_lib.serving.export.gate import bound_share, check_model, compare, find_needed
 
 
 def call(grade: int, surely: float = 0.9) -> np.ndarray:
@@ -58,10 +58,10 @@ def test_without_a_loss_59_patients_of_a_kind_decide(number, passes):
 
 def test_a_share_that_is_too_large_needs_no_more_patients():
     """2 of 100 may be decided by more of them, 6 of 100 never."""
-    more = Loss(2, 100).needed_patients
-    assert Loss(2, 100).high > 0.05 and more > 100
+    more = find_needed(2, 100)
+    assert bound_share(2, 100) > 0.05 and more > 100
     assert proportion_confint(np.ceil(0.02 * more), more, alpha=0.1, method="beta")[1] < 0.05
-    assert Loss(6, 100).needed_patients == 0
+    assert find_needed(6, 100) == 0
 
 
 def test_the_threshold_decides_who_is_referred():

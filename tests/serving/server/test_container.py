@@ -11,6 +11,7 @@ import sys
 import venv
 
 import pytest
+from packaging.requirements import Requirement
 
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import read_folder
@@ -85,13 +86,13 @@ def test_it_copies_every_module_that_the_server_imports(
 
 @pytest.mark.slow
 def test_it_serves_from_a_clean_environment(copied, served_folder, jpeg, tmp_path):
-    """A virtual environment with requirements.txt and nothing else gives the answers of this
-    one.
+    """A virtual environment with what the image installs, and nothing else, gives the answers of
+    this one.
     """
     venv.create(tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", python, "install", "-qr"]
-    install.append(SERVING / "requirements.txt")
+    install.append(SERVING / "requirements.lock")
     subprocess.run(install, check=True)
     with run_process(served_folder, tmp_path / "log", python=(python,), cwd=copied) as server:
         clean = post(server.port, jpeg)
@@ -114,6 +115,18 @@ def test_its_wheels_exist_and_are_small(instructions, machine, tmp_path):
     assert {"ai_edge_litert", "numpy", "opencv_python_headless", "granian"} <= set(wheels)
     assert not set(wheels) & {"tensorflow", "keras", "pydantic"}
     assert sum(wheels.values()) <= 120e6
+
+
+def test_every_package_has_a_version_and_hashes():
+    """What the container's requirements name is there, as they allow it; pip takes no other."""
+    lock = (SERVING / "requirements.lock").read_text().replace("\\\n", " ")
+    lines = [line for line in lock.splitlines() if line and not line.startswith("#")]
+    assert all(" --hash=sha256:" in line for line in lines)
+    versions = dict(line.split()[0].split("==") for line in lines)
+    for line in (SERVING / "requirements.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            named = Requirement(line)
+            assert versions[named.name] in named.specifier, named.name
 
 
 def test_the_build_sends_little():

@@ -172,7 +172,7 @@ def test_only_a_prediction_is_an_answer(serve, files):
 @pytest.mark.parametrize(
     ("status", "headers", "message"),
     [
-        (301, {"Location": "/v2/invocations"}, "status 301: give /v2/invocations"),
+        (308, {}, "status 308: Permanent Redirect: check the address"),
         (404, {}, "status 404: Not Found: check the address"),
     ],
 )
@@ -190,11 +190,11 @@ def test_an_address_where_nothing_is_predicted_stops_at_once(
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("127.0.0.1:8080", "not an address"),
-        ("ftp://127.0.0.1/", "not an address"),
-        ("http://127.0.0.1:99999/", "not an address"),
+        ("127.0.0.1:8080", "check the address"),
+        ("nowhere://127.0.0.1/", "check the address"),
+        ("http://127.0.0.1:99999/", "check the address"),
         ("http://127.0.0.1/a b", "check the address"),
-        ("http://127.0.0.1:1/", "Connection refused: check the address"),
+        ("http://127.0.0.1:1/", "Connection refused.*: check the address"),
     ],
 )
 def test_an_address_where_nobody_is_stops_at_once(files, url, message):
@@ -204,22 +204,12 @@ def test_an_address_where_nobody_is_stops_at_once(files, url, message):
 
 
 def test_a_server_that_dies_under_load_leaves_rows(serve, files):
-    """Each request is tried once more, and then has failed; none is missing."""
+    """Each request has failed; none is missing."""
     send = open_sender(serve(lambda _: (None, b"")).url)
     requests = run_open_loop(send, files, rate_per_s=100, seconds=0.5)
     summary = summarise_load(requests)
     assert (summary["n"], summary["num_failed"]) == (50, 50) and np.isnan(summary["p99_ms"])
-    assert requests["error"].str.contains("closed connection without response|reset").all()
-
-
-def test_a_connection_closed_while_idle_is_opened_anew(serve, files):
-    """Servers close idle connections after some seconds, just when the next request comes: no
-    failure.
-    """
-    server = serve()
-    server.closes = True
-    requests = run_closed_loop(open_sender(server.url), files, num_requests=3, gap_s=0.05)
-    assert (requests["error"] == "").all()
+    assert requests["error"].str.contains("closed connection|reset").all()
 
 
 def test_a_server_that_says_nothing_has_failed(serve, files, monkeypatch):
