@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +16,6 @@ from dr_lib.evaluation.table import (
     find_only,
     read_file,
 )
-from dr_lib.runs.folds import check_folds
 
 
 def read_predictions(
@@ -107,7 +106,7 @@ def _average(tables: Sequence[pd.DataFrame], side: str) -> pd.DataFrame:
 def _pool_folds(paths: Sequence[Path], folds: Sequence[Predictions]) -> Predictions:
     """Pool the test photographs of all folds, numbered from 1."""
     tables = [fold.table for fold in folds]
-    check_folds(paths, tables)
+    _check_folds(paths, tables)
     table = _number([table[table["split"] == "test"] for table in tables])
     return folds[0]._replace(
         table=pd.concat([table, tables[0][~tables[0]["split"].isin(SIDES)]]),
@@ -116,6 +115,26 @@ def _pool_folds(paths: Sequence[Path], folds: Sequence[Predictions]) -> Predicti
         version=find_only(table, "model_version"),
         files=tuple(file for fold in folds for file in fold.files),
     )
+
+
+def _check_folds(names: Iterable[object], tables: Sequence[pd.DataFrame]) -> None:
+    """Check that tables of predictions test each patient once.
+
+    Raises:
+        DrError: a patient is tested in two of them, or a photograph in none.
+    """
+    tested = [table[table["split"] == "test"] for table in tables]
+    named = zip(names, tested, strict=True)
+    for (name, rows), (later, others) in itertools.combinations(named, 2):
+        if {*map(fold_id, rows["patient_id"])} & {*map(fold_id, others["patient_id"])}:
+            raise DrError(
+                f"{later} and {name} test the same patients: they are not folds of one split"
+            )
+    used = pd.concat(table.loc[table["split"].isin(SIDES), "image_id"] for table in tables)
+    if missing := set(used) - set(pd.concat(tested)["image_id"]):
+        raise DrError(
+            f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
+        )
 
 
 def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -7,14 +7,13 @@ analyses call `runs`.
 
 study      a study file, checked, and its runs in their order
 backlog    the runs still to be made, and what they take
-folder     a study's folder, for one process, one study and one notebook
+folder     a study's folder, for one process and one study
 runner     makes the runs of a study, resumed where it stopped
 papermill  one papermill process, and its error
 jupyter    what that process does: a notebook in a kernel, and why a kernel died
 run        one run, locked by one process
-warmth     whether a run was the first of its kind since the machine's boot
-row        the schema of a row, written and read
-folds      models of one recipe, each tested on other patients
-monitor    the machine sampled beside a training, by a thread
+schema     the columns of a row
+row        a row, checked, written and read
+monitor    the machine sampled beside a training, by a process
 prices     prices, and what runs cost
 """
