@@ -7,7 +7,6 @@ import datetime
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,17 +37,39 @@ class Price(NamedTuple):
     source: str
 
 
-def read_prices(path: Path | None = None) -> list[Price]:
-    """Read a CSV of prices; without a path, that of DR_LIB_PRICES, and this library's of other
-    instances.
+def find_price(instance: str) -> Price:
+    """Find what an instance costs today: its latest price up to today.
+
+    The table of DR_LIB_PRICES goes before this library's, for the instances that it names.
+
+    Args:
+        instance: its name in the table, as its provider writes it.
+
+    Raises:
+        PriceError: the instance has no price by then; those that have one are named.
+    """
+    variable = os.environ.get(PRICES_VARIABLE)
+    prices = read_prices(Path(expand_home(variable))) if variable else []
+    named = {price.instance for price in prices}
+    prices += [price for price in read_prices(PRICES) if price.instance not in named]
+    today = str(datetime.date.today())
+    known = [price for price in prices if price.date <= today]
+    found = [price for price in known if price.instance == instance]
+    if not found:
+        names = ", ".join(sorted({price.instance for price in known}))
+        raise PriceError(
+            f"no price for {instance!r} up to {today} (known: {names}): add it to the table named "
+            f"by {PRICES_VARIABLE}"
+        )
+    return max(found, key=lambda price: price.date)
+
+
+def read_prices(path: Path) -> list[Price]:
+    """Read a CSV of prices.
 
     Raises:
         PriceError: there is no such file, or it is no such table; the line that is wrong is named.
     """
-    if path is None:
-        own = read_own_prices()
-        named = {price.instance for price in own}
-        return [price for price in read_prices(PRICES) if price.instance not in named] + own
     if not path.is_file():
         raise PriceError(f"no such file: {path}")
     lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -68,35 +89,6 @@ def read_prices(path: Path | None = None) -> list[Price]:
     if not prices or max(days.values()) > 1:
         raise PriceError(f"{path}: list at least one price, and each instance once a date")
     return prices
-
-
-def read_own_prices() -> list[Price]:
-    """Read the table that DR_LIB_PRICES names; no prices if it names none."""
-    variable = os.environ.get(PRICES_VARIABLE)
-    return read_prices(Path(expand_home(variable))) if variable else []
-
-
-def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price:
-    """Find what an instance costs today: its latest price up to today.
-
-    Args:
-        instance: its name in the table, as its provider writes it.
-        prices: a table, by default that of `read_prices`.
-
-    Raises:
-        PriceError: the instance has no price by then; those that have one are named.
-    """
-    today = str(datetime.date.today())
-    table = read_prices() if prices is None else prices
-    known = [price for price in table if price.date <= today]
-    found = [price for price in known if price.instance == instance]
-    if not found:
-        names = ", ".join(sorted({price.instance for price in known})) or "none"
-        raise PriceError(
-            f"no price for {instance!r} up to {today} (known: {names}): add it to the table named "
-            f"by {PRICES_VARIABLE}"
-        )
-    return max(found, key=lambda price: price.date)
 
 
 def price_seconds(usd_per_hour: float, *seconds: float) -> float:

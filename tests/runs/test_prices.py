@@ -3,14 +3,9 @@
 import pandas as pd
 import pytest
 
-from dr_lib.runs.prices import Price, PriceError, find_price, price_runs, read_prices
+from dr_lib.runs.prices import PRICES, PriceError, find_price, price_runs, read_prices
 
 HEADER = "provider,instance,region,currency,usd_per_hour,date,source\n"
-
-
-def make_price(usd_per_hour: float, date: str = "", instance: str = "box") -> Price:
-    """A price of somebody's box."""
-    return Price("somebody", instance, "", "USD", usd_per_hour, date, "a bill")
 
 
 RUN = {"usd_per_hour": 0.36, "train_s": 1800.0, "setup_s": 600.0, "steady_epoch_s": 36.0}
@@ -22,18 +17,21 @@ def test_the_table_holds_the_papers_prices():
     """
     papers = {"F4s_v2": 0.169, "NC4as_T4_v3": 0.526, "ml.m4.xlarge": 0.24, "ml.m5.xlarge": 0.23}
     papers |= {"ml.m6g.xlarge": 0.1848, "ml.c7g.xlarge": 0.174, "kaggle": 0, "local": 0}
-    prices = {(price.instance, price.usd_per_hour) for price in read_prices()}
+    prices = {(price.instance, price.usd_per_hour) for price in read_prices(PRICES)}
     assert papers.items() <= prices
 
 
-def test_the_price_of_the_day_is_found():
+def test_the_price_of_the_day_is_found(tmp_path, monkeypatch):
     """The youngest one that is not of a later day; one of an unknown day comes before all
     others.
     """
     days = {2: "2025-01-01", 1: "", 3: "2026-06-01", 4: "2999-01-01"}
-    prices = [make_price(usd, day) for usd, day in days.items()]
-    assert find_price("box", prices=prices).usd_per_hour == 3
-    assert find_price("box", prices=prices[:2]).usd_per_hour == 2
+    lines = [f"somebody,box,,USD,{usd},{day},a bill\n" for usd, day in days.items()]
+    own = tmp_path / "own.csv"
+    monkeypatch.setenv("DR_LIB_PRICES", str(own))
+    for number, usd in ((4, 3), (2, 2)):
+        own.write_text(HEADER + "".join(lines[:number]))
+        assert find_price("box").usd_per_hour == usd
 
 
 def test_a_line_of_the_users_own_file_is_an_update(tmp_path, monkeypatch):
@@ -78,8 +76,6 @@ def test_an_unknown_instance_is_an_error_that_names_the_known(instance):
     """Never a price of 0 for a name with a slip in it."""
     with pytest.raises(PriceError, match="F4s_v2.*NC4as_T4_v3.*local"):
         find_price(instance)
-    with pytest.raises(PriceError, match="known: none"):
-        find_price("box", prices=[make_price(1, "2999-01-01")])
 
 
 @pytest.mark.parametrize(
