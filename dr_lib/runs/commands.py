@@ -83,7 +83,7 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     runs = plan_runs(design, name_machine(facts))
     backlog = Backlog(design, folder, runs, runs)
     backlog.read()
-    backlog.unavailable = find_refused(design, runs, facts)
+    refused = find_refused(design, runs, facts)
     needs = ""
     words = ["run", study]
     try:
@@ -92,11 +92,15 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
         needs = str(error)
         words += ["--on", "kaggle:t4x2" if "gpu" in design.needs else "kaggle:v5e8"]
     command = write_lasting_command(*words, "--only")
-    if commands:
+    if commands:  # for machines that may have what this one lacks
+        skipped = refused.keys() & backlog.find_skipped().keys()
         for run in backlog.list_left():
-            click.echo(f"{command} {run.name}")
+            if run.scenario not in skipped:
+                click.echo(f"{command} {run.name}")
         return
-    click.echo(read_heading(study))
+    if heading := read_heading(study):
+        click.echo(heading)
+    backlog.unavailable = refused
     skipped = backlog.find_skipped()
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
