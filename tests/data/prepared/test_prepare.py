@@ -25,6 +25,7 @@ from dr_lib.data.prepared.folder import Prepared, find_split, verify
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.split import lock_folder, split
+from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file
 from tests.conftest import ROOT
@@ -600,3 +601,23 @@ def test_crops_that_are_not_ok_are_counted_and_named(photographs, out):
     named = read_private(out, "names")
     assert sorted(named["status"]) == sorted(statuses)
     assert all((photographs / name).exists() for name in named["file"])
+
+
+def test_files_without_labels_are_cropped_once(photographs, tmp_path):
+    """In the order of the files, into a folder of the owner's alone that names none; the same call
+    again crops nothing.
+    """
+    files = sorted(photographs.iterdir())[:6]
+    files[2].write_bytes(b"damaged")
+    cache = tmp_path / "cache"
+    tables = []
+    for _ in range(2):
+        tables.append(crops.crop_files(files, cache, method="robust", size=64, workers=0))
+        written = list_written(cache)
+    assert tables[0].equals(tables[1][tables[0].columns]) and len(written) == 1
+    assert tables[0]["image"].tolist() == list(map(str, files))
+    assert [bool(reason) for reason in tables[0]["reason"]] == [k == 2 for k in range(6)]
+    usable = tables[0][tables[0]["reason"] == ""]
+    assert StoredCrops(cache, usable, 64)[:].shape == (5, 64, 64, 3)
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert not any(b"maria" in path.read_bytes() for path in cache.iterdir())
