@@ -202,8 +202,11 @@ for _, row in compared.iterrows():
     numbers.append(Number(ours, f"{times} x", bounds, say("times as fast as {}").format(keras)))
     interval = Interval(row["times_as_fast"], low, high, row["n"])
     means.append(Mean(f"{ours}\nn = {row['n']}", interval, OURS))
+nothing = say("No training has been timed yet.")
+if len(timed):
+    nothing = say("No host trained CUDA C and Keras with one batch size: no speed is compared.")
 answer = Answer(
-    (sentences or [say("No training has been timed yet.")])[0],
+    (sentences or [nothing])[0],
     numbers[:2],
     sentences[1:],
     list_limits(timed, say),

@@ -15,7 +15,7 @@ from dr_lib.numbers import write_days, write_interval
 from dr_lib.report.figures import is_paper_work
 from dr_lib.report.groups import Selection
 from dr_lib.report.means import write_times
-from dr_lib.report.style import choose_words
+from dr_lib.report.style import choose_words, translate
 from dr_lib.statistics.equivalence import is_equivalent
 from dr_lib.statistics.intervals import Interval, has_learned
 
@@ -92,9 +92,9 @@ def answer_training(
     if timed.empty:
         sentence = say("No training has been timed yet.")
         if len(selection.finished):
-            reasons = sorted(set(map(say, selection.excluded["reason"])))
+            reasons = {translate(reason, lang) for reason in selection.excluded["reason"]}
             words = say("Training runs have finished, but no time counts: {}.")
-            sentence = words.format("; ".join(reasons))
+            sentence = words.format("; ".join(sorted(reasons)))
         return Answer(sentence)
     limits = list_limits(timed, say, is_other_work=published and not is_paper_work(timed).any())
     shown = groups.dropna(subset=["train_s"]).iloc[::-1]
@@ -115,6 +115,8 @@ def answer_training(
         bounds = [widest["auc_difference_low"], widest["auc_difference_high"]]
         if not is_equivalent(Interval(0, *bounds, 0)):
             limits.append(say("Their models are not shown to be equal."))
+    elif len(shown) > 1:
+        limits.append(say("Groups did different work: they have no ratio."))
     return Answer(sentence, numbers, limits=limits, rests=say_rests(timed, say, lang))
 
 

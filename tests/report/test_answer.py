@@ -3,8 +3,10 @@
 import pandas as pd
 import pytest
 
-from dr_lib.report.answer import answer_ratio, list_limits
+from dr_lib.report.answer import answer_ratio, answer_training, list_limits
+from dr_lib.report.groups import select_runs
 from dr_lib.report.style import choose_words
+from tests.report.timed_rows import CPU, make_runs
 
 NAN = float("nan")
 
@@ -42,3 +44,12 @@ def test_what_limits_times_is_listed():
     assert "In 1 of 3 runs the model has not been shown" in text
     quiet = runs.assign(disturbed=False, data_kind="photographs", session=list("xyz"))
     assert list_limits(quiet.drop(columns="metric_auc_test_low"), say) == []
+
+
+def test_what_no_time_counts_for_is_said_in_portuguese():
+    """The error of a failed run is as it is, our own reasons are translated."""
+    rows = make_runs([10.0, 11.0], CPU, status=["ok", "failed"], error=["", "no space left"])
+    selection = select_runs(rows.assign(resumed=1))
+    sentence = answer_training(selection, pd.DataFrame(), pd.DataFrame(), "pt").sentence
+    assert "no space left" in sentence
+    assert "retomada" in sentence
