@@ -345,4 +345,4 @@ page.answer(
 # O artigo não informa as camadas de suas redes: `docs/papers.md` lista as nossas escolhas.
 
 # %% tags=["report"]
-page.appendix(selection, varied)
+page.appendix(selection)

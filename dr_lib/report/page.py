@@ -39,7 +39,6 @@ from dr_lib.report.style import (
 )
 from dr_lib.runs import schema
 
-RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
 COMMITS = ("commit", "code_sha256", "model_code_sha256", "notebook_sha256")
 COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
 # columns of probabilities, with three decimals
@@ -234,58 +233,36 @@ class Page:
             own=keys,
         )
 
-    def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
-        """Show what was excluded and why, the parameters of every run, commits and versions."""
+    def appendix(self, selection: Selection) -> None:
+        """Show what was excluded and why, what all runs share, every run, commits and versions."""
         runs = selection.finished
-        varied = [*varied, *selection.factors]
         self.section("Appendix: runs, parameters, versions")
         reasons = selection.excluded["reason"].value_counts()
         if reasons.empty:
             display(Markdown(self.say("All rows that were read are timed.")))
         counted = reasons.rename_axis("reason").reset_index(name="n")
         self.table(counted, "excluded", "Rows that are not timed, with reasons.")
-        given = set(selection.runs) - set(COMMITS)
-        parameters = [
-            name
-            for name in dict.fromkeys(
-                [*schema.WORK, *schema.STACK, *varied, "cold", "disturbed"]
-            )
-            if name in given
-        ]
-        alike = [name for name in parameters if runs[name].nunique(dropna=False) == 1]
-        values = {name: write_decimals(str(runs[name].iloc[0]), self.lang) for name in alike}
-        stated = [f"{k} = {v}" for k, v in values.items() if v not in ("nan", "", "None")]
+        stated = []
+        for name in [*schema.WORK, *schema.STACK]:
+            values = _list_values(runs, name)
+            if len(values) == 1 and name not in COMMITS:
+                stated.append(f"{name} = {write_decimals(values[0], self.lang)}")
         self.findings([self.say("Common to all runs: {}.").format("; ".join(stated))])
-        listed = ["run_id", "seed", *(name for name in parameters if name not in alike)]
-        if "study" in runs and runs["study"].nunique() > 1:
-            listed = ["study", *listed]
-        names = (
-            "train_s",
-            "steady_epoch_s",
-            "metric_auc_test",
-            "metric_kappa_test",
-            "predict_ms",
-        )
+        names = "train_s steady_epoch_s metric_auc_test metric_kappa_test predict_ms".split()
         results = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-        listed = [name for name in [*listed, *results] if name in runs]
-        shown = runs[listed]
-        if "run_id" in shown:
-            names = shown["run_id"].str.extract(RUN)
-            if names["machine"].nunique(dropna=False) == 1:  # the page names it at its top
-                shown["run_id"] = names["run"].fillna(shown["run_id"])
+        several = ["study"] if len(_list_values(runs, "study")) > 1 else []
+        listed = [*several, "run_id", "group", "seed", *results]
+        shown = runs.reindex(columns=[name for name in listed if name in runs])
+        if len(shown):  # the group names the machine
+            short = shown["run_id"].str.extract(r"^(\w+-r\d+)", expand=False)
+            shown = shown.assign(run_id=short.fillna(shown["run_id"]))
         self.table(
             shown,
             "runs_timed",
-            "Every finished run: its own settings, times and scores [95 % interval].",
-            own=[*varied, *parameters],
+            "Every finished run: its group, times and scores [95 % interval].",
         )
         versions = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
         texts = {name: ", ".join(_list_values(runs, name)) for name in (*COMMITS, *versions)}
-        if (
-            len(_list_values(runs, "commit")) > 1
-            and len(_list_values(runs, "code_sha256")) == 1
-        ):
-            self.findings([self.say("The commits of the runs differ, their code does not.")])
         lines = [f"- {name}: {escape(text)}" for name, text in texts.items() if text]
         display(Markdown("\n".join(lines)))
 

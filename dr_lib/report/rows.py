@@ -33,10 +33,7 @@ class Paper(NamedTuple):
 class Rows(NamedTuple):
     """The rows of a paper's notebooks below some folders, and the selection for an analysis."""
 
-    folders: list[Path]
     table: pd.DataFrame
-    exclude: list[str]
-    pool: list[str]
     selection: Selection
     num_others: int  # rows of the paper's notebooks that are of another task
 
@@ -89,7 +86,7 @@ def open_rows(
     pooled = list_pooled(pool, table)
     selection = select_paper(paper, rows, folders, exclude=excluded, pool=pooled)
     num_others = len(list_paper_rows(paper, table, task="")) - len(rows)
-    return Rows(folders, rows, excluded, pooled, selection, num_others)
+    return Rows(rows, selection, num_others)
 
 
 def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
