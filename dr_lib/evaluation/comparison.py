@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +96,11 @@ def read_trainings(
     """
     known = {}
     for path in paths:
-        try:
+        # those of another program have none
+        with suppress(OSError, ValueError, KeyError, TypeError):
             manifest = json.loads((Path(path).parent / "model" / "manifest.json").read_bytes())
             training = {"crop_method": manifest["crop_method"], **manifest["trained_with"]}
             known[manifest["sha256"][:12]] = training
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # of another program
     found = {}
     for model in models:
         networks = [known.get(version, {}).items() for version in model.version.split()]

@@ -17,16 +17,13 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
         the first one), `image_id`, `grade`, or `referable` where no grade is known, and
         `probability_referable`.
     """
-    test = predictions.test
-    label = "grade" if "grade" in test else "referable"
+    label = "grade" if "grade" in predictions.test else "referable"
+    test = predictions.test.sort_values("probability_referable")
     is_referable = test["referable"] == 1
     is_called = find_called(test, points)
-    missed = test[~is_called & is_referable].sort_values(
-        [label, "probability_referable"], ascending=[False, True]
-    )
-    alarms = test[is_called & ~is_referable].sort_values(
-        "probability_referable", ascending=False
-    )
+    missed = test[~is_called & is_referable]
+    missed = missed.sort_values(label, ascending=False, kind="stable")
+    alarms = test[is_called & ~is_referable][::-1]
     errors = pd.concat([missed.head(number), alarms.head(number)], keys=ERRORS)
     errors = errors.reset_index(names=["error", "line"])
     return errors.filter(["error", "fold", "line", "image_id", label, "probability_referable"])

@@ -216,10 +216,9 @@ def _check_probabilities(name: str, table: pd.DataFrame) -> None:
 def _check_labels(name: str, table: pd.DataFrame, is_gradable: pd.Series) -> None:
     refuse = partial(refuse_rows, name)
     p = table[OF_REFERABLE]
-    grade = table.get("grade", pd.Series(np.nan, table.index))
     is_used = table["split"].isin(["validation", "test"]) & is_gradable
     refuse(
-        (grade >= REFERABLE_FROM) & (table["referable"] == 0),
+        (table.get("grade", 0) >= REFERABLE_FROM) & (table["referable"] == 0),
         "grade and referable contradict each other: grades 2 to 4 are referable; correct one of "
         "the two, or leave out the column grade",
     )
