@@ -220,6 +220,18 @@ def test_a_probability_beyond_1_by_rounding_is_1(tmp_path):
     assert set(read.test["probability_referable"]) == {0.0, 1.0}
 
 
+def test_of_two_classes_the_second_is_chosen(tmp_path):
+    """What the error says about probability_0 and probability_1 works."""
+    p = TABLE[GRADES[2:]].sum(axis=1, min_count=3).clip(upper=1)
+    two = TABLE.drop(columns=GRADES).assign(probability_0=1 - p, probability_1=p)
+    path = write(tmp_path, two)
+    with pytest.raises(DrError, match="--column probability_referable=NAME chooses the second"):
+        read_predictions(path)
+    (read,) = read_predictions(path, columns=["probability_referable=probability_1"])
+    expected = p[read.test.index - 2]
+    assert read.test["probability_referable"].tolist() == pytest.approx(expected.tolist())
+
+
 def test_oedema_is_referable_below_grade_2(tmp_path):
     """The column referable is the label; a probability of its own beside the five of the grades
     is refused.
