@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from dr_lib.data.small_images import to_floats
 from dr_lib.errors import DrError
 from dr_lib.scenarios.frameworks.batches import FixedBatches
 from dr_lib.training.divergence import find_fault
@@ -52,7 +51,7 @@ class Network(ABC):
         """Compute logits, (n, 10) float32, from (n, height, width, channels) uint8, in chunks."""
         starts = range(0, len(images), CHUNK)
         return np.concatenate(
-            [self._forward(to_floats(images[start : start + CHUNK])) for start in starts]
+            [self._forward(images[start : start + CHUNK]) for start in starts]
         )
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
@@ -61,4 +60,4 @@ class Network(ABC):
 
     @abstractmethod
     def _forward(self, images: np.ndarray) -> np.ndarray:
-        """Compute logits of a few images, float32."""
+        """Compute logits, float32, of a few uint8 images."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dr_lib.data.small_images import to_floats
-
 
 class FixedBatches:
     """Full batches only, so that every step costs the same; (seed, epoch) determine the order."""
@@ -39,8 +37,8 @@ class FixedBatches:
         return order[: len(self) * self.batch_size].reshape(-1, self.batch_size)
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the images of these rows, float32 in [0, 1], and their labels, int64."""
-        return to_floats(self.images[rows]), self.labels[rows].astype(np.int64)
+        """Return the images of these rows, uint8, and their labels, int64."""
+        return self.images[rows], self.labels[rows].astype(np.int64)
 
     def epoch(self, number: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the batches of an epoch; epochs count from 0."""

@@ -25,8 +25,8 @@ class KerasNetwork(Network):
         """Build the network on the CPU or the first GPU."""
         backend = keras.config.backend()
         choose_device(backend, accelerator)
-        inputs = keras.Input(layers[0].input_shape)
-        self.model = keras.Sequential([inputs, *map(_build, layers)])
+        inputs = keras.Input(layers[0].input_shape, dtype="uint8")
+        self.model = keras.Sequential([inputs, _Floats(), *map(_build, layers)])
         self.model.set_weights(weights)
         self.model.compile(
             optimizer=keras.optimizers.SGD(learning_rate, momentum=MOMENTUM),
@@ -49,6 +49,13 @@ class KerasNetwork(Network):
 
     def _forward(self, images: np.ndarray) -> np.ndarray:
         return np.asarray(self.model.predict_on_batch(images))
+
+
+class _Floats(keras_layers.Layer):
+    """Casts bytes to floats in [0, 1] on the device, which gets a quarter of what floats take."""
+
+    def call(self, images):
+        return keras.ops.cast(images, "float32") * (1 / 255)
 
 
 class _Feed(keras.utils.PyDataset):

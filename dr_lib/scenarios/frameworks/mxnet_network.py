@@ -63,7 +63,9 @@ class MxnetNetwork(Network):
         return self.model(self._load(images)).asnumpy()
 
     def _load(self, images: np.ndarray) -> mx.nd.NDArray:
-        return mx.nd.array(images.transpose(0, 3, 1, 2), ctx=self.device)
+        """Cast bytes to floats in [0, 1] on the device, which gets a quarter of what they take."""
+        loaded = mx.nd.array(images.transpose(0, 3, 1, 2), ctx=self.device, dtype="uint8")
+        return loaded.astype("float32") * (1 / 255)
 
 
 def _build(layer: Layer) -> nn.HybridBlock:

@@ -62,7 +62,9 @@ class TorchNetwork(Network):
             return self.model(self._load(images)).cpu().numpy()
 
     def _load(self, images: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2).contiguous()
+        """Cast bytes to floats in [0, 1] on the device, which gets a quarter of what they take."""
+        floats = torch.from_numpy(images).to(self.device).float() * (1 / 255)
+        return floats.permute(0, 3, 1, 2).contiguous()
 
 
 def _build(layer: Layer) -> list[nn.Module]:
