@@ -54,7 +54,7 @@ def plot_training_time(
         >>> figure.savefig("figure_1.png")
     """
     say = choose_words(lang)
-    theirs = say("The paper's work: network not published, 299 px")
+    theirs = say("Paper: network, number of photos not published")
     panels = {theirs: []}
     for row in published.itertuples() if published is not None else ():
         interval = Interval(60 * row.value, np.nan, np.nan, 1)

@@ -59,7 +59,7 @@ def test_other_work_has_an_axis_of_its_own():
     paper, ours = plot(make_runs([19.0, 20, 21], CPU)).axes
     assert [seconds for seconds, _ in means(ours)] == pytest.approx([20], rel=1e-3)
     assert [minutes for minutes, _ in means(paper)] == pytest.approx([51.33, 33.24])
-    title = "The paper's work: network not published, 299 px [min]"
+    title = "Paper: network, number of photos not published [min]"
     assert paper.get_title(loc="left") == title and "[s]" in ours.get_title(loc="left")
     like = {"model": "inception_v3", "image_size": 299, "epochs": 200}
     (one,) = plot(make_runs([3000.0], T4, **like)).axes
@@ -93,7 +93,7 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
     machines = {(3060.0, 3090, 3120): T4, (1980.5,): TPU, (9999.0,): CPU}
     runs = [make_runs(seconds, machine) for seconds, machine in machines.items()]
     figure = plot(pd.concat(runs), "pt")
-    title = "O trabalho do artigo: rede não publicada, 299 px"
+    title = "Artigo: rede, número de fotos não publicados"
     for word in (title, "51,3 min", "0,858 h", "sessões: 1"):
         assert word in words(figure)
     assert is_whole(figure)
