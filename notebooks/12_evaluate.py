@@ -82,7 +82,7 @@ root = next(path for path in places if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, "12_evaluate", "statsmodels")
+setup.set_up(root, "12_evaluate", "nbconvert", "statsmodels")
 
 # %% [markdown]
 # ## Data

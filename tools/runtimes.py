@@ -38,10 +38,13 @@ TIFF = frozenset({"tifffile", "imagecodecs"})
 LITERT = frozenset({"ai-edge-litert"})
 SERVER = frozenset({"starlette", "granian", "prometheus-client"})
 STATSMODELS = frozenset({"statsmodels"})
+PAGE = frozenset({"nbconvert"})
 # what these bring along
 BROUGHT = frozenset(
     "annotated-types pydantic-core typing-inspection backports.strenum anyio"
-    " patsy formulaic interface-meta narwhals wrapt".split()  # these of statsmodels
+    " patsy formulaic interface-meta narwhals wrapt"  # these of statsmodels
+    " beautifulsoup4 bleach defusedxml jinja2 jupyterlab-pygments markupsafe mistune nbclient"
+    " nbformat pandocfilters pygments soupsieve tinycss2 webencodings".split()  # of nbconvert
 )
 COLUMNS = "{:11} {:7} {:10} {:7} {:6} {:10} {:>7}  {:20} {}"
 
@@ -81,10 +84,10 @@ REPORTS = (
     Job(
         "11 rows",
         "11_gpu_vs_tpu",
-        {"runs": "papermill_runs/trained", "allow": "mode"},
+        {"runs": "papermill_runs/trained"},
         NEEDED | STATSMODELS,
     ),
-    Job("12", "12_evaluate", {"predictions": str(PREDICTIONS)}, NEEDED | STATSMODELS),
+    Job("12", "12_evaluate", {"predictions": str(PREDICTIONS)}, NEEDED | STATSMODELS | PAGE),
     Job(
         "21",
         "21_export_quantize",
@@ -118,7 +121,7 @@ def list_trainings(runtime: Runtime) -> list[Job]:
         Job(
             "11",
             "11_gpu_vs_tpu",
-            {"runs": "papermill_runs/adhoc", "allow": "mode"},
+            {"runs": "papermill_runs/adhoc"},
             NEEDED | STATSMODELS,
         ),
         Job("10 shards", "10_train", training | {"mode": "fast", "data_dir": str(RECORDS)}),
