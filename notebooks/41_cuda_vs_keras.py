@@ -152,13 +152,23 @@ from dr_lib.mnist.epochs import compare_like_for_like, tabulate_accuracies
 
 accuracies = tabulate_accuracies(timed)
 compared = compare_like_for_like(timed)
+
+
+def name_lines(table):
+    """Name what ran in the page's language."""
+    named = table.copy()
+    for column in table.columns.intersection(["line", "reference"]):
+        named[column] = [mnist.name_line(line, say) for line in table[column]]
+    return named
+
+
 page.table(
-    accuracies,
+    name_lines(accuracies),
     "accuracies",
     "Final test accuracy, and median time to reach 90, 95 and 97 % [fastest, slowest].",
 )
 page.table(
-    compared,
+    name_lines(compared),
     "like_for_like",
     "Speed relative to Keras per epoch, on the same host with the same batch size [95 % interval].",
 )
