@@ -169,7 +169,7 @@ def _delete_endpoint(account: Account, name: str) -> None:
     waiter.wait(EndpointName=name, WaiterConfig={"Delay": POLL_S, "MaxAttempts": DELETE_TRIES})
 
 
-def _delete(account: Account, ledger: Ledger, kind: str, name: str, function: Callable) -> None:
+def _delete(ledger: Ledger, kind: str, name: str, function: Callable) -> None:
     """Delete one thing; what is gone is deleted, and what is refused is tried again."""
     ledger.note("delete", kind, name)
     for attempt in range(1, DELETE_TRIES + 1):

@@ -124,7 +124,7 @@ def _delete_left(account: Account, ledger: deployment.Ledger, prefix: str) -> No
         name = endpoint["EndpointName"]
         arn = endpoint["EndpointArn"]
         tags = call("reading tags", sagemaker.list_tags, ResourceArn=arn)["Tags"]
-        if deployment.tag(name) == tags:
+        if deployment.tag(name)[0] in tags:
             for kind in deployment.KINDS:
                 ledger.note("create", kind, name)
     if ledger.left:
