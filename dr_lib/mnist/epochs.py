@@ -146,7 +146,7 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A row per pair, the fastest first: `line` and `reference`, `batch_size`, `times_as_fast` by
         the time of an epoch from the second on, with the bounds of its 95 % interval in _low and
-        _high where there are two runs of each, `n` of the smaller side.
+        _high where there are three pairs, `n` of them.
     """
     runs = list_runs(timed)
     alike = runs.groupby(["host", "batch_size"], sort=False)

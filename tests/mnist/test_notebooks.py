@@ -141,9 +141,12 @@ def test_a_study_of_implementations(clone, digits, tmp_path_factory, monkeypatch
     for scenario, factor in (("C2", 1.01), ("C3", 0.99)):
         (path,) = study.parent.glob(f"trial/rows/{scenario}-r01-*")
         row = json.loads(path.read_text())
-        changed = {name: factor * row[name] for name in ("train_s", "steady_epoch_s")}
-        about = {"run_id": row["run_id"].replace("r01", "r02"), "repetition": 2, "seed": 22}
-        write_row(study.with_suffix(""), row | about | changed)
+        for number in (2, 3):
+            longer = factor**number
+            changed = {name: longer * row[name] for name in ("train_s", "steady_epoch_s")}
+            run_id = row["run_id"].replace("r01", f"r0{number}")
+            about = {"run_id": run_id, "repetition": number, "seed": 20 + number}
+            write_row(study.with_suffix(""), row | about | changed)
     text = report(clone, "trial", lang="pt")
     assert "UnavailableError: paper needs a GPU" in text
     assert "Rapidez em relação ao Keras" in text
@@ -151,7 +154,7 @@ def test_a_study_of_implementations(clone, digits, tmp_path_factory, monkeypatch
     (alike,) = pd.read_csv(study.with_suffix("") / "like_for_like.csv").itertuples()
     assert alike.line == "C++ fused, batch 1, CPU"
     assert alike.reference == "Keras / JAX, batch 1, CPU"
-    assert alike.n == 2
+    assert alike.n == 3
     assert alike.times_as_fast_low < alike.times_as_fast < alike.times_as_fast_high
     several = study.with_name("several.yaml")
     text = study.read_text().partition("factors")[0]
