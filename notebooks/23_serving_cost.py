@@ -225,11 +225,10 @@ from dr_lib.serving.costs import PRICED
 from dr_lib.serving.figures import describe_choice
 
 if len(priced):
-    words = "Cost of {} requests a day on each endpoint, 99 % within {} ms."
     page.table(
         priced,
         "endpoints",
-        say(words).format(page.number(requests_per_day), page.number(p99_ms)),
+        "Cost of a month on each endpoint, the cheapest of a network first.",
         columns=PRICED,
     )
     page.findings(describe_choice(priced, lang))
