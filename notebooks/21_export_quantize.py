@@ -140,10 +140,10 @@ print(
 #
 # Every format is compared with the Keras network on the test split. A format passes if no
 # probability moves by more than 0.01. Otherwise the gate counts patients: of the referable ones
-# whom the network refers, how many does the format no longer refer, and of the others, how many
-# does it refer now? It passes if the one-sided 95 % bounds of both shares are below 5 %. With few
-# patients, even an equally good format fails; the reason then says how many would be needed. An
-# untrained network has nothing to lose, so its exports are forced.
+# whom the network refers, how many does the format no longer refer, and of the others whom it does
+# not, how many are referred now? It passes if the one-sided 95 % bounds of both shares are below
+# 5 %. With few patients, even an equally good format fails; the reason then says how many would be
+# needed. An untrained network has nothing to lose, so its exports are forced.
 
 # %%
 import pandas as pd

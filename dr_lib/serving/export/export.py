@@ -25,6 +25,10 @@ from dr_lib.training.model_folder import (
 )
 
 BATCH_SIZE = 16  # VGG19's first layers take 26 MB a photograph at 224 px
+NOT_JUDGED = (
+    "the model names no split, so it may have been trained on these photographs and was not judged:"
+    " train it on a prepared folder"
+)
 
 
 def open_examples(
@@ -111,6 +115,8 @@ def export_model(
                     threshold=source.facts["threshold"],
                 ),
             }
+            if not source.facts["split_sha256"]:
+                row |= {"passes": False, "reason": NOT_JUDGED}
             row["forced"] = force and not row["passes"]
             is_written = force or row["passes"]
             target = out / format_name
@@ -136,6 +142,7 @@ def _open_source(folder: Path, labelled: gate.Labelled) -> ModelFolder:
         )
     if not len(labelled.images):
         raise DrError("no labelled photographs: the test split is empty")
+    # without one it is not judged, see NOT_JUDGED
     if source.facts["split_sha256"] not in ("", labelled.split_sha256):
         raise DrError(
             "the model was trained with another split, possibly on these test photographs: judge it"

@@ -14,7 +14,7 @@ from dr_lib.training.metrics import find_doubt
 
 ROUNDING = 0.01  # of a probability: a format that changes less has lost nothing
 MAX_LOSS = 0.05  # of sensitivity and of specificity
-MAX_PATIENTS = 100_000  # as many are not there
+MAX_PATIENTS = 100_000  # more are not there
 
 
 class Labelled(NamedTuple):
@@ -36,11 +36,13 @@ def compare(
 ) -> dict[str, Any]:
     """Compare a network's predictions for graded photographs before and after conversion.
 
-    A format passes if no probability moves by more than ROUNDING. Otherwise it must be shown to
-    lose few patients: a patient is referable if one photograph is, and is referred if one
-    photograph reaches the threshold. Of the referable patients whom the network refers some may no
-    longer be, of the others some may be now; the upper bounds of both shares must be below
-    MAX_LOSS. What is gained elsewhere makes up for nothing.
+    A format passes if no probability, of a grade or of referable disease, moves by more than
+    ROUNDING. Otherwise it must be shown to lose few patients: a patient is referable if one
+    photograph is, and is referred if one photograph reaches the threshold. Of the referable
+    patients whom the network refers some may no longer be, of the others whom it does not some may
+    be now; the upper bounds of both shares must be below MAX_LOSS. What is gained elsewhere makes
+    up for nothing. A network that refers nobody, or everybody, cannot be judged so, and a format
+    that tells no photographs apart never passes.
 
     Args:
         grade: (n,) 0-4, as graded by people.
@@ -49,7 +51,7 @@ def compare(
         threshold: of the probability of referable disease.
 
     Returns:
-        num_images, num_patients, max_abs_difference of a probability; by patient
+        num_images, num_patients, max_abs_difference of such a probability; by patient
         sensitivity_before, sensitivity_after, specificity_before, specificity_after,
         lost_sensitivity_high and lost_specificity_high; passes, reason (empty where it passes); the
         warning of `find_doubt`.
@@ -67,7 +69,10 @@ def compare(
     is_referable = find_any(grade >= REFERABLE_FROM)
     was_referred = find_any(sum_referable(before) >= threshold)
     is_referred = find_any(sum_referable(after) >= threshold)
-    max_abs_difference = float(np.abs(before - after).max())
+    change = before - after
+    max_abs_difference = float(
+        max(np.abs(change).max(), np.abs(sum_referable(change)).max())  # a sum moves by more
+    )
     row = {
         "num_images": len(grade),
         "num_patients": len(patients),
@@ -79,12 +84,23 @@ def compare(
         ("specificity", ~is_referable, ~was_referred, ~is_referred),
     ):
         number = int(kind.sum())
+        num_right = int((kind & was_right).sum())
         num_lost = int((kind & was_right & ~is_right).sum())
-        row[f"{name}_before"] = (kind & was_right).sum() / number if number else math.nan
+        row[f"{name}_before"] = num_right / number if number else math.nan
         row[f"{name}_after"] = (kind & is_right).sum() / number if number else math.nan
-        row[f"lost_{name}_high"] = bound_share(num_lost, number)
-        if max_abs_difference > ROUNDING and row[f"lost_{name}_high"] >= MAX_LOSS:
-            reasons.append(_explain(name, num_lost, number))
+        row[f"lost_{name}_high"] = bound_share(num_lost, num_right)
+        if row[f"lost_{name}_high"] >= MAX_LOSS:
+            reasons.append(_explain(name, num_lost, num_right))
+    if was_referred.all() or not was_referred.any():
+        referred = "all" if was_referred.any() else "none"
+        reasons = [
+            f"the network refers {referred} of {len(patients)} patients at its threshold of"
+            f" {threshold:.3g}, so what a format loses cannot be judged"
+        ]
+    if max_abs_difference <= ROUNDING:
+        reasons = []
+    if same := _describe_same(after):
+        reasons.append(f"the format gives {same}")
     row["warning"] = ""
     if 0 < is_referable.sum() < len(patients):
         auc = auc_interval(grade >= REFERABLE_FROM, sum_referable(before), patient_id)
@@ -101,10 +117,10 @@ def bound_share(number: int, total: int) -> float:
 
 def find_needed(number: int, total: int) -> int:
     """How many patients would pass if as large a share of them were lost; 0 if none would."""
-    share = number / max(1, total)
-    candidates = range(total + 1, MAX_PATIENTS if share < MAX_LOSS else 0)
-    passing = (n for n in candidates if bound_share(math.ceil(share * n), n) < MAX_LOSS)
-    return next(passing, 0)
+    n = np.arange(total + 1, MAX_PATIENTS + 1)
+    lost = -(-number * n // max(1, total))  # rounded up
+    passing = n[stats.beta.ppf(0.95, lost + 1, n - lost) < MAX_LOSS]
+    return int(passing[0]) if len(passing) else 0
 
 
 def check_model(probabilities: np.ndarray) -> None:
@@ -116,14 +132,10 @@ def check_model(probabilities: np.ndarray) -> None:
     Raises:
         DrError: referable disease is as probable for all, but for what a format may round.
     """
-    referable = sum_referable(probabilities)
-    low = referable.min()
-    high = referable.max()
-    if high - low <= ROUNDING:
+    if same := _describe_same(probabilities):
         raise DrError(
-            f"the model gives all {len(referable)} photographs the same probability of referable "
-            f"disease ({low:.3f} to {high:.3f}), so it has nothing to lose in any format: train it "
-            "again, from pretrained weights if it is recipe few"
+            f"the model gives {same}, so it has nothing to lose in any format: train it again, from"
+            " pretrained weights if it is recipe few"
         )
 
 
@@ -144,14 +156,27 @@ def _check_probabilities(rows: np.ndarray) -> None:
         )
 
 
+def _describe_same(probabilities: np.ndarray) -> str:
+    """Describe the one probability that all photographs have; empty if they differ."""
+    referable = sum_referable(probabilities)
+    low = referable.min()
+    high = referable.max()
+    if high - low > ROUNDING:
+        return ""
+    return (
+        f"all {len(referable)} photographs the same probability of referable disease"
+        f" ({low:.3f} to {high:.3f})"
+    )
+
+
 def _explain(name: str, num_lost: int, number: int) -> str:
     """Explain why a format may lose too much."""
-    kind = {"sensitivity": "referable", "specificity": "other"}[name]
+    kind = {"sensitivity": "rightly referred", "specificity": "rightly not referred"}[name]
     high = bound_share(num_lost, number)
     reason = (
         f"{num_lost} of {number} {kind} patients lose their right answer, so up to {high:.1%} of"
         f" {name} may be lost, {MAX_LOSS:.0%} are allowed"
     )
     if needed := find_needed(num_lost, number):
-        reason += f": at least {needed} such patients would be needed to pass"
-    return reason
+        return f"{reason}: at least {needed} such patients would be needed to pass"
+    return f"{reason}: with such a share {MAX_PATIENTS:,} patients would not pass"
