@@ -109,7 +109,8 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
             f"the field of view is {diameter:.0f} px wide, and {MIN_DIAMETER} px are needed"
         )
     crop = _place(image, fov, size)
-    if picture.profile:
+    # a damaged file may have anything in its place
+    if isinstance(picture.profile, bytes) and picture.profile:
         crop = to_srgb(crop, picture.profile)
     crop = cv2.copyTo(crop, mask_circle(size).view(np.uint8))
     circle = _find_circle(picture, fov, reduction)

@@ -5,6 +5,7 @@ size, method, and versions of the crop and of what decoded it. A changed file, a
 another version is a new record; which ones count, the folder's tables say.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +21,12 @@ from dr_lib.data.prepared.folder import (
     KEY,
     LISTED,
     check_file,
+    format_table,
     parse_table,
     read_listings,
     select_records,
     write_table,
 )
-from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.workers import (
     Map,
     crop_photograph,
@@ -33,13 +34,15 @@ from dr_lib.data.prepared.workers import (
     name_versions,
     read_content,
 )
+from dr_lib.errors import DrError
 from dr_lib.files import hash_file, replace
 
 SHARD_SIZE = 256  # photographs
 DIED = (
-    "two processes died while they read it, of damage or for want of memory: export it again, or"
-    " repeat the command with --reread"
+    "two processes died while they read it, of damage or for want of memory: repeat the command, or"
+    " export it again"
 )
+MOST_DIED = 2  # photographs one after another; of more, the machine is the cause
 
 
 def describe_crops(method: str, size: int) -> dict:
@@ -76,7 +79,7 @@ def crop_photographs(
         files: SHA-256 of the shards and listings that have to be as they are.
         known: by image id what an earlier call returned: state and content_id. A file whose state
             is the same is not read again.
-        reread: read all files again, and crop again what two workers died of.
+        reread: read all files again.
         shard_size: photographs of a new shard; the last has the rest.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier call.
@@ -87,13 +90,13 @@ def crop_photographs(
         earlier call too.
 
     Raises:
-        DrError: a worker does not see the photographs. ShardError: a shard is not as in `files`.
+        DrError: a worker does not see the photographs, or workers die over one after another.
+            ShardError: a shard is not as in `files`.
     """
     _drop_unfinished(out, files)
     listing = read_listings(out, _list_shards(out))
     listing = select_records(listing, describe_crops(method, size))
-    if reread:
-        listing = listing[listing["reason"] != DIED]
+    listing = listing[listing["reason"] != DIED]  # tried again
     photographs = photographs.assign(state=photographs["image"].map(_describe_state))
     listed = {*listing["image_id"]}
     contents = {
@@ -110,15 +113,17 @@ def crop_photographs(
     crop = partial(crop_photograph, method=method, size=size)
     with map_over(workers if len(rest) else 0, _give_up) as map_photographs:
         items = zip(rest["row"], rest["image"], rest["image_id"], strict=True)
-        results = map_photographs(crop, items)
+        results = zip(map_photographs(crop, items), rest["row"], strict=True)
+        rows_died = []
         for _ in range(0, len(rest), shard_size):
             rows = []
             end = 0
             shard = _name_next(out)
             with replace(shard) as temporary, temporary.open("wb") as file:
-                for framed, row in islice(results, shard_size):
+                for (framed, row), number in islice(results, shard_size):
                     num_done += 1
                     progress(num_done, len(photographs))
+                    rows_died = _check_deaths(rows_died, number, row)
                     if framed:
                         row["offset"] += end
                     end += file.write(framed)
@@ -126,11 +131,10 @@ def crop_photographs(
                     contents[row["image_id"]] = row["content_id"]
                     rows.append(row)
             # whether a shard that a killed call left is whole
-            table = pd.DataFrame(rows).assign(
-                method=method, size=size, shard_sha256=hash_file(shard)
-            )
+            table = pd.DataFrame(rows).assign(method=method, size=size)
+            table = table.reindex(columns=LISTED[:-1])
             listing = shard.with_suffix(".csv")
-            write_table(listing, table.reindex(columns=LISTED))
+            write_table(listing, table.assign(sha256=_seal(shard, table)))
             tables.append(parse_table(listing).assign(shard=shard.name))
     listing = pd.concat(tables).drop_duplicates(KEY, keep="last")
     photographs["content_id"] = photographs["image_id"].map(contents)
@@ -176,9 +180,15 @@ def _name_next(out: Path) -> Path:
     return out / f"crops-{1 + max(numbers, default=-1):05d}.tfrecord"
 
 
+def list_own(out: Path) -> list[Path]:
+    """List the shards in a folder and their listings, whole or not; of a user's files none."""
+    own = re.compile(r"crops-\d{5,}\.(tfrecord|csv)(\.tmp)?")
+    return [path for path in out.glob("crops-*") if own.fullmatch(path.name)]
+
+
 def _list_shards(out: Path) -> list[str]:
     """List the shards in a folder by number."""
-    return sorted(path.name for path in out.glob("crops-*.tfrecord"))
+    return sorted(path.name for path in list_own(out) if path.suffix == ".tfrecord")
 
 
 def _drop_unfinished(out: Path, files: Mapping[str, str]) -> None:
@@ -188,31 +198,37 @@ def _drop_unfinished(out: Path, files: Mapping[str, str]) -> None:
     ours = [name for name in files if name.startswith("crops-")]
     for name in ours:
         check_file(out, name, files)
-    others = {path.name.split(".")[0] for path in out.glob("crops-*")}
+    others = {path.name.split(".")[0] for path in list_own(out)}
     is_kept = True
     for stem in sorted(others - {Path(name).stem for name in ours}):
         is_kept = is_kept and _is_whole(out / f"{stem}.tfrecord")
-        for path in out.glob(f"{stem}.*"):
-            if path.suffix == ".tmp" or not is_kept:
+        for path in list_own(out):
+            is_its = path.name.startswith(f"{stem}.")
+            if is_its and (path.suffix == ".tmp" or not is_kept):
                 path.unlink()
 
 
 def _is_whole(shard: Path) -> bool:
     """Whether a shard and its listing were written to the end; either may have been edited."""
     try:
-        listing = parse_table(shard.with_suffix(".csv"))
-        return set(listing["shard_sha256"]) == {hash_file(shard)}
-    except (ShardError, OSError, KeyError):
+        listing = pd.read_csv(shard.with_suffix(".csv"), dtype=str, keep_default_na=False)
+        return set(listing.pop("sha256")) == {_seal(shard, listing)}
+    except (ValueError, OSError, KeyError):
         return False
 
 
+def _seal(shard: Path, listing: pd.DataFrame) -> str:
+    """SHA-256 of a shard and its listing."""
+    return hashlib.sha256((hash_file(shard) + format_table(listing)).encode()).hexdigest()
+
+
 def _describe_state(path: str) -> str:
-    """Describe what changes when a file does: its length and time; empty where there is none."""
+    """Describe what changes when a file does: length, time and path; empty where there is none."""
     try:
         facts = os.stat(path)
     except OSError:
         return ""
-    return f"{facts.st_size} {facts.st_mtime_ns}"
+    return f"{facts.st_size} {facts.st_mtime_ns} {os.path.abspath(path)}"
 
 
 def _find_content(
@@ -230,6 +246,23 @@ def _find_content(
 
 def _name_content(salt: bytes, sha256: str) -> str:
     return pseudonym(salt, "content", sha256) if sha256 else ""
+
+
+def _check_deaths(rows: list[int], row: int, listed: dict) -> list[int]:
+    """List the rows of photographs one after another over which two workers each died.
+
+    Raises:
+        DrError: they are too many.
+    """
+    if listed["reason"] != DIED:
+        return []
+    rows = [*rows, row]
+    if len(rows) > MOST_DIED:
+        raise DrError(
+            f"rows {', '.join(map(str, rows))}: workers died over these photographs, most likely"
+            " out of memory: use fewer (--workers 1), or take the photographs out of the table"
+        )
+    return rows
 
 
 def _give_up(photograph: tuple[int, str, str]) -> tuple[bytes, dict]:

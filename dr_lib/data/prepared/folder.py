@@ -42,7 +42,7 @@ KEY = [
     "content_id",
 ]  # of a record: pseudonyms of the file's name and of its content
 PLACE = [*KEY, "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
-LISTED = [*PLACE, "reason", "versions", "method", "size", "shard_sha256"]
+LISTED = [*PLACE, "reason", "versions", "method", "size", "sha256"]
 TYPES = {
     **dict.fromkeys(["offset", "length"], "Int64"),
     **dict.fromkeys(["x", "y", "radius"], float),

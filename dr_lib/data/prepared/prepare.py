@@ -22,7 +22,7 @@ from dr_lib.data.labels.schema import FACTS
 from dr_lib.data.labels.splits import find_unlike_copies
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.data.prepared.crops import SHARD_SIZE, crop_photographs, describe_crops
+from dr_lib.data.prepared.crops import SHARD_SIZE, crop_photographs, describe_crops, list_own
 from dr_lib.data.prepared.folder import (
     COPIES,
     REJECTIONS,
@@ -249,7 +249,7 @@ def _find_copies(table: pd.DataFrame, keep: Keep, exclude_unlike: bool) -> pd.Da
 def _drop_unlisted(out: Path) -> None:
     """Delete shards of which no record counts any more."""
     files = read_manifest(out)["files"]
-    for path in out.glob("crops-*"):
+    for path in list_own(out):
         if path.name not in files:
             path.unlink()
 
@@ -269,9 +269,11 @@ def _keep_private(private: Path, out: Path, name: str, rows: pd.DataFrame) -> Pa
     """Add rows that name files to a private table, keeping the rows of other prepared folders."""
     path = private / name
     rows = rows.astype(str).assign(data_dir=str(out.absolute()))
-    names = rows.columns.intersection(["image", "image_2", "file", "patient"])
+    names = rows.columns.intersection(["image", "image_2", "file", "patient", "state"])
     # a cell that begins so is computed when a spreadsheet opens it
     rows[names] = rows[names].map(lambda cell: re.sub(r"^([=+\-@\t\r])", r"'\1", cell))
+    # pandas writes one without quotation marks, and reads two rows
+    rows[names] = rows[names].replace("\r", r"\\r", regex=True)
     if path.exists():
         earlier = pd.read_csv(path, dtype=str, keep_default_na=False)
         rows = pd.concat([earlier[earlier["data_dir"] != str(out.absolute())], rows])

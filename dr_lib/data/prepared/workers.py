@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from functools import cache, partial
 from importlib import metadata
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -25,7 +26,7 @@ import simplejpeg
 
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.decode import JPEG_START
+from dr_lib.data.photograph.decode import JPEG_START, read_file
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.records import Record, frame, to_example
@@ -82,8 +83,10 @@ def crop_photograph(
     row, path, image_id = photograph
     listed = {"image_id": image_id, "reason": ""}
     try:
-        listed |= read_content(path)
-        crop = crop_fundus(path, size, method=method)
+        encoded = read_file(Path(path))
+        # of the bytes that are decoded: the file may change
+        listed |= _describe(encoded[:2], hashlib.sha256(encoded))
+        crop = crop_fundus(encoded, size, method=method)
     except (UnreadableImageError, NoFundusError, OSError) as error:
         # of the machine, not of the file
         if getattr(error.__cause__ or error, "errno", 0) or not os.path.exists(path):
@@ -91,6 +94,8 @@ def crop_photograph(
                 f"the photograph of row {row} cannot be read: make sure that every worker has "
                 "the folder of the photographs under the same path, and start again"
             ) from error
+        if "content_id" not in listed:
+            listed |= read_content(path)
         return b"", listed | {"reason": str(error)}
     encoded = encode_jpeg(crop.image)
     digest = perceptual_hash(encoded)
@@ -108,14 +113,17 @@ def crop_photograph(
 
 def read_content(path: str) -> dict[str, str]:
     """Read what a listing says of a file: content_id, its SHA-256, and versions."""
-    is_jpeg = False
-    sha256 = ""
-    if os.path.isfile(path):  # a pipe would keep its reader waiting
-        with open(path, "rb") as file:
-            is_jpeg = file.read(2) == JPEG_START
-            file.seek(0)
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"content_id": sha256, "versions": name_versions(is_jpeg)}
+    if not os.path.isfile(path):  # a pipe would keep its reader waiting
+        return {"content_id": "", "versions": name_versions(False)}
+    with open(path, "rb") as file:
+        start = file.read(2)
+        file.seek(0)
+        return _describe(start, hashlib.file_digest(file, "sha256"))
+
+
+def _describe(start: bytes, digest) -> dict[str, str]:
+    """Describe a file by its first bytes and its SHA-256, see `read_content`."""
+    return {"content_id": digest.hexdigest(), "versions": name_versions(start == JPEG_START)}
 
 
 @contextmanager
@@ -132,7 +140,7 @@ def map_over(
         lost: the result of an item over which two workers died; without it that is an error.
 
     Raises:
-        DrError: two workers died over one item.
+        DrError: a worker cannot start, or two died over one item.
     """
     if not isinstance(workers, int):
         with workers as map_there:
@@ -144,8 +152,9 @@ def map_over(
         return
     with ExitStack() as ends:
         idle: SimpleQueue[Connection] = SimpleQueue()
-        for _ in range(workers):
-            idle.put(_start_worker(ends))
+        for worker in [_start_worker(ends) for _ in range(workers)]:
+            _wait_for(worker)
+            idle.put(worker)
         threads = ThreadPoolExecutor(workers)  # one waits for each worker
 
         # joblib's generator works ahead as far as it can, however slowly results are taken
@@ -188,12 +197,24 @@ def _start_worker(ends: ExitStack) -> Connection:
     return ends.enter_context(here)
 
 
+def _wait_for(worker: Connection) -> None:
+    """Wait until a worker has imported what it needs."""
+    try:
+        worker.recv()
+    except (EOFError, OSError) as error:
+        raise DrError(
+            "a worker died while it started: in a script, call this below"
+            ' `if __name__ == "__main__":`; if memory is short, use fewer (--workers 1)'
+        ) from error
+
+
 def _work(tasks: Connection) -> None:
     # Ctrl-C is for the process that hands out the work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)  # there is a process for each core already
     _keep_freed_memory()
     with suppress(EOFError, OSError):
+        tasks.send("ready")
         while True:
             function, item = tasks.recv()
             try:
@@ -230,6 +251,7 @@ def _hand_over(
                 answer = worker.recv()
             except (EOFError, OSError):
                 worker = _start_worker(ends)
+                _wait_for(worker)
             else:
                 if isinstance(answer, Exception):
                     raise answer

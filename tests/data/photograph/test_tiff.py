@@ -32,6 +32,7 @@ LAYOUTS = {
     "transparent, multiplied": (np.dstack([IMAGE, ALPHA]), {"extrasamples": ["assocalpha"]}),
     "another sample": (np.dstack([IMAGE, 0 * GREY]), {"extrasamples": ["unspecified"]}),
     "a profile's name": (IMAGE, {"extratags": [(34675, "s", 0, "Adobe RGB (1998)", True)]}),
+    "numbers for a profile": (IMAGE, {"extratags": [(34675, "H", 2000, (7,) * 2000, True)]}),
     "two orientations": (IMAGE, {"extratags": [(274, "H", 2, (6, 8), True)]}),
     "several pages": (np.stack([IMAGE, IMAGE[::-1]]), {}),
 }

@@ -361,6 +361,21 @@ def test_a_file_as_it_was_is_not_read_again(photographs, out, monkeypatch):
     assert len(read) == 41 and list_written(out) == before
 
 
+def test_another_folder_with_the_same_names_has_its_own_crops(photographs, out):
+    """Of equal lengths and times, too."""
+    run(photographs)
+    first = list_files(out)[3]
+    other = shutil.copytree(photographs, out.parent / "other")
+    eyes = [folder / "maria_00_left.png" for folder in (photographs, other)]
+    cv2.imwrite(str(eyes[1]), draw_eye(77))
+    for eye in eyes:
+        eye.write_bytes(eye.read_bytes().ljust(50_000, b"\0"))
+        os.utime(eye, ns=(5, 5))
+    run(photographs)
+    run(other)
+    assert list_files(out)[3] != first
+
+
 def test_what_cannot_be_divided_leaves_the_folder_as_it_was(photographs, out, edit):
     """More photographs, but no patient for the test side: what was prepared is read as before, and
     what was cropped is not cropped again.
@@ -447,9 +462,15 @@ def test_a_folder_is_written_by_one_process_at_a_time(photographs, out, monkeypa
 
 
 def test_a_folder_of_other_things_is_left_alone(photographs, out):
-    """Somebody's files, another salt: an error, and nothing is lost, or left."""
+    """Somebody's files, another salt: an error, and nothing is lost, or left; files of one's own
+    that begin like shards stay.
+    """
     run(photographs)
+    (out / "crops-notes.md").write_text("seen")
+    (out / "crops-old.csv").write_text("mine")
     before = digests(out)
+    run(photographs)
+    assert digests(out) == before
     (out.parent / "mine").mkdir()
     (out.parent / "mine" / "thesis.docx").write_text("years of work")
     another = out.parent / "another"
@@ -489,6 +510,7 @@ def test_names_join_image_ids_and_files(photographs, out):
     table = pd.read_csv(labels)
     table.loc[3, ["image", "patient"]] = ["=1+2.png", ""]
     table.loc[4, "patient"] = "@7"
+    (photographs / "a\rb.png").write_bytes(b"no label")
     table.to_csv(labels, index=False)
     private = out.with_name("out.private")
     private.mkdir(mode=0o755)
@@ -499,7 +521,8 @@ def test_names_join_image_ids_and_files(photographs, out):
     assert names["patient"].iloc[[0, 3, 4]].tolist() == ["maria silva 0", "", "'@7"]
     files = ["maria_00_right.png", "'=1+2.png"]
     assert names["file"].iloc[[0, 3]].tolist() == files
-    rejected = [str(photographs / name) for name in ("maria_00_left.png", r"Ana\udc82.png")]
+    lost = ("maria_00_left.png", r"Ana\udc82.png", r"a\rb.png")
+    rejected = [str(photographs / name) for name in lost]
     assert sorted(read_private(out, "rejected")["image"]) == sorted(rejected)
     known = {*Prepared(out).photographs["image_id"]}
     assert len(known) == 39 and known < {*names["image_id"]}

@@ -2,6 +2,7 @@
 outlive it.
 """
 
+import hashlib
 import multiprocessing
 import os
 import resource
@@ -11,8 +12,11 @@ import time
 
 import pytest
 
+from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.prepared.workers import TASKS_PER_WORKER, crop_photograph, map_over
 from dr_lib.errors import DrError
+from tests.conftest import ROOT
+from tests.data.photograph.pictures import IMAGE, to_file
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -72,6 +76,34 @@ def test_an_item_that_kills_two_workers_is_lost_or_an_error():
         assert list(map_items(eval, items)) == [1, "lost abort()", 3]
     with pytest.raises(DrError, match="two workers died"), map_over(1) as map_items:
         list(map_items(eval, items))
+
+
+def test_a_script_that_starts_itself_again_is_told_so(tmp_path):
+    """Workers import it; none begins."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from dr_lib.data.prepared.workers import map_over\n"
+        "with map_over(1, str) as map_items:\n    print(list(map_items(abs, [1])))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], capture_output=True, env=environment)
+    assert done.returncode == 1 and b"below `if __name__ ==" in done.stderr
+
+
+def test_what_is_decoded_is_what_was_hashed(tmp_path, monkeypatch):
+    """A file that is written anew while it is read has the crop of the content that it names."""
+    path = tmp_path / "eye.jpg"
+    path.write_bytes(to_file(IMAGE, ".jpg"))
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    expected = crop_photograph((7, str(path), "id"), "robust", 99)[0]
+
+    def overwrite(source, *options, **more):
+        path.write_bytes(b"another")
+        return crop_fundus(source, *options, **more)
+
+    monkeypatch.setattr("dr_lib.data.prepared.workers.crop_fundus", overwrite)
+    framed, listed = crop_photograph((7, str(path), "id"), "robust", 99)
+    assert framed == expected and listed["content_id"] == before
 
 
 def test_what_the_machine_cannot_open_is_not_rejected(tmp_path):
