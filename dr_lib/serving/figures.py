@@ -94,7 +94,7 @@ def answer_price(
     say = choose_words(lang)
     sentence, *more = describe_choice(priced, lang)
     row = priced.iloc[0]
-    if row["reason"]:
+    if "USD" not in sentence:  # no cheapest one is named
         return Answer(sentence, more=more, limits=limits, rests=rests)
     usd, _, bounds = write_span(row, "usd_per_month", lang).partition(" [")
     words = say("a month, machines: {}; one held {} requests a second, n = {}")

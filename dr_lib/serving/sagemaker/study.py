@@ -7,7 +7,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -44,7 +43,6 @@ def run_on_sagemaker(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
-    allow: Collection[str] = (),
     on_cpu: bool = False,
 ) -> list[str]:
     """Make an endpoint for each run that is left, measure it with the run, and delete it.
@@ -89,7 +87,7 @@ def run_on_sagemaker(
             try:
                 deployment.create(account, ledger, name, machine, package)
                 os.environ[ENDPOINT] = name
-                failures = run_study(path, root, only=run.name, allow=allow, on_cpu=on_cpu)
+                failures = run_study(path, root, only=run.name, on_cpu=on_cpu)
             finally:
                 deployment.delete(account, ledger)
             if failures:
