@@ -59,7 +59,7 @@ def answer_evaluation(
     note = say("0.5 is chance, 1 is perfect")
     numbers.append(Number(heading, *write_parts(auc, lang), note))
     numbers += [_compare(auc, row, say, lang) for _, row in others.iterrows()]
-    limits = []
+    limits = say_unscored(rows[0], say) if rows else []
     if summary["rarer_patients"] < MIN_PATIENTS:
         words = say("Too few patients to decide: effectively {} of the rarer class.")
         limits.append(words.format(summary["rarer_patients"]))
@@ -69,6 +69,16 @@ def answer_evaluation(
 def read_counts(row: pd.Series) -> list[int]:
     """Read who is found, missed, referred needlessly, and passed."""
     return [int(row[name]) for name in ("tp", "fn", "fp", "tn")]
+
+
+def say_unscored(row: pd.Series, say: Callable[[str], str]) -> list[str]:
+    """Say how many patients nobody can call healthy: a photograph of theirs has no score."""
+    missed, left_out = (int(row[name]) for name in ("fn_unscored", "left_out"))
+    words = say(
+        "A photograph without a score, and no other that is high enough: {} patients with the "
+        "disease, who count as missed, and {} without it, who are left out."
+    )
+    return [words.format(missed, left_out)] if missed + left_out else []
 
 
 def _say_point(row: pd.Series, aim: str, say: Callable[[str], str]) -> str:

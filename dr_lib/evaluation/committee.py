@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
-from dr_lib.evaluation.answer import count_of_100, read_counts
+from dr_lib.evaluation.answer import count_of_100, read_counts, say_unscored
 from dr_lib.evaluation.scores import find_worse_eyes, take_interval
 from dr_lib.evaluation.table import Predictions
 from dr_lib.numbers import write_day, write_decimals
@@ -64,7 +64,7 @@ def write_committee(
         groups: of `score_groups`.
     """
     say = page.say
-    is_ill = find_worse_eyes(predictions.test)["referable"] == 1
+    is_ill = find_worse_eyes(predictions.tested)["referable"] == 1
     warnings = {
         "No patient was tested: a computer made the pictures.": predictions.is_synthetic,
         "The program is not shown to be better than guessing: do not use it.": (
@@ -123,6 +123,7 @@ def _write_point(say: Callable[[str], str], row: pd.Series) -> str:
         if np.isfinite(row[column]):
             words = say("That is {}.").format(_write_people(say, row, column))
             sentences[place] += f" {words}"
+    sentences += say_unscored(row, say)
     items = "".join(f"<li>{sentence}</li>" for sentence in sentences)
     return f"<p>{say(AIMS[row['point']])}:</p><ul>{items}</ul>"
 

@@ -26,9 +26,9 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, pd.DataFrame]:
     intercept, slope = fit_calibration(y, p, patient)
     shares = {"predicted": p.mean(), "observed": y.mean()}
     summary = tabulate([{**shares, "intercept": intercept, "slope": slope}])
-    tenths = pd.qcut(p, NUM_BINS, labels=False, duplicates="drop")
+    ranks = predictions.test["probability_referable"].rank()  # what ties has one
     rows = []
-    for _, inside in predictions.test.groupby(np.nan_to_num(tenths)):  # one, if all are alike
+    for _, inside in predictions.test.groupby(np.ceil(ranks * NUM_BINS / len(p))):
         y, p, patient = unpack(inside)
         observed = proportion_interval(y, patient)._replace(value=y.mean())
         rows.append({"predicted": p.mean(), "observed": observed, "num_images": len(y)})

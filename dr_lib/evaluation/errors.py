@@ -41,9 +41,10 @@ def list_missed_patients(
 
     Returns:
         A row per photograph of these patients, both eyes, the worst patient first: `patient` (the
-        record number), `file`, `eye`, `visit`, `grade` or `referable`, `probability_referable`.
+        record number), `file`, `eye`, `visit`, `grade` or `referable`, `probability_referable`, NaN
+        of what was not scored.
     """
-    test = predictions.test
+    test = predictions.tested
     people = find_worse_eyes(test)
     label = "grade" if "grade" in test else "referable"
     is_missed = (people["referable"] == 1) & ~find_called(people, points)

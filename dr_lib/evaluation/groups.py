@@ -69,7 +69,7 @@ def score_groups(
     Raises:
         DrError: a further column is not there, or has more levels than MAX_LEVELS.
     """
-    test = predictions.test
+    test = predictions.tested
     named = [fold_name(name) for name in further]
     rows = []
     for factor in dict.fromkeys([*named, *FACTORS]):
@@ -94,18 +94,19 @@ def _score(
     predictions: Predictions, group: pd.DataFrame, others: pd.DataFrame, points: pd.DataFrame
 ) -> dict:
     """Score a group, and compare it with other patients: who is in both counts in the group."""
-    y, p, patient = unpack(find_worse_eyes(group))
+    people = find_worse_eyes(group)
+    y, p, patient = unpack(people[people["probability_referable"].notna()])
     auc = auc_interval(y, p, patient) if y.any() and not y.all() else NOTHING
     scores = {
-        "num_patients": len(y),
-        "num_diseased": y.sum(),
+        "num_patients": len(people),
+        "num_diseased": (people["referable"] == 1).sum(),
         "auc": auc if np.isfinite(auc.low) else NOTHING,  # few patients may be known by it
     }
     if points.empty:
         return scores
     others = others[~others["patient_id"].isin(group["patient_id"])]
     here, there = (
-        measure_points(predictions._replace(test=table), points).iloc[0]
+        measure_points(predictions._replace(test=table, unscored=None), points).iloc[0]
         for table in (group, others)
     )
     for name in ("sensitivity", "specificity"):

@@ -127,7 +127,8 @@ def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFra
     """Score each operating point on the test split.
 
     Of patients counts the worse eye at any visit, or the only one: who has an eye that is called is
-    referred, who has an eye that is referable has the disease.
+    referred, who has an eye that is referable has the disease. Who has a photograph without a
+    probability, and is not called by another, is missed or, without the disease, left out.
 
     Args:
         predictions: whose test split it is.
@@ -135,14 +136,20 @@ def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFra
 
     Returns:
         A row per unit of UNITS and point: `unit`, `point`, counts `tp`, `fn`, `fp`, `tn`, and
-        `sensitivity`, `specificity`, NaN of few patients.
+        `sensitivity`, `specificity`, NaN of few patients; how many were `left_out`, and how many
+        of `fn` have a photograph without a probability, `fn_unscored`.
     """
-    test = predictions.test
+    people = find_worse_eyes(predictions.tested)
+    test = predictions.test.assign(is_unscored=False)
     rows = []
-    for unit, table in zip(UNITS, (find_worse_eyes(test), test), strict=True):
-        y, _, patient = unpack(table)
+    for unit, everyone in zip(UNITS, (people, test), strict=True):
         for name in points["point"].unique():
-            called = find_called(table, points, name)
+            called = find_called(everyone, points, name)
+            is_unsure = everyone["is_unscored"] & ~called
+            is_out = is_unsure & (everyone["referable"] == 0)
+            table = everyone[~is_out]
+            y, _, patient = unpack(table)
+            called = called[~is_out]
             row = {
                 "unit": unit,
                 "point": name,
@@ -152,6 +159,8 @@ def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFra
                 "tn": (~called & ~y).sum(),
                 "sensitivity": proportion_interval(called[y], patient[y]),
                 "specificity": proportion_interval(~called[~y], patient[~y]),
+                "left_out": is_out.sum(),
+                "fn_unscored": (is_unsure & ~is_out).sum(),
             }
             rows.append(row)
     return tabulate(rows)

@@ -112,6 +112,7 @@ def _pool_folds(paths: Sequence[Path], folds: Sequence[Predictions]) -> Predicti
         table=pd.concat([table, tables[0][~tables[0]["split"].isin(SIDES)]]),
         validation=_number([fold.validation for fold in folds]),
         test=_number([fold.test for fold in folds]),
+        unscored=_number([fold.unscored for fold in folds]),
         version=find_only(table, "model_version"),
         files=tuple(file for fold in folds for file in fold.files),
     )

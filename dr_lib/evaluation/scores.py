@@ -36,10 +36,14 @@ def unpack(table: pd.DataFrame) -> Eyes:
 
 
 def find_worse_eyes(table: pd.DataFrame) -> pd.DataFrame:
-    """Make one row per patient, of all visits: the highest label and probability."""
-    worst = ["fold", "grade", "referable", "probability_referable"]
+    """Make one row per patient who has a label, of all visits: the highest label and probability,
+    and `is_unscored`, whether a photograph has no probability.
+    """
+    table = table.assign(is_unscored=table["probability_referable"].isna())
+    worst = ["fold", "grade", "referable", "probability_referable", "is_unscored"]
     by_patient = table.groupby("patient_id", as_index=False)
-    return by_patient[[name for name in worst if name in table]].max()
+    people = by_patient[[name for name in worst if name in table]].max()
+    return people[people["referable"].notna()]
 
 
 def summarise(predictions: Predictions) -> pd.DataFrame:

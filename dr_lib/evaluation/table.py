@@ -53,6 +53,8 @@ class Predictions(NamedTuple):
     validation: pd.DataFrame  # with a probability: what operating points are chosen on
     test: pd.DataFrame  # with a probability and gradable: what is evaluated
     is_synthetic: bool
+    # test photographs without a probability, or not gradable; most have a label
+    unscored: pd.DataFrame | None = None
     # of the model: the same on several data sets; empty where the file does not say
     version: str = ""
     dataset: str = ""  # what the photographs are from
@@ -62,6 +64,11 @@ class Predictions(NamedTuple):
     def photographs(self) -> frozenset[str]:
         """The image ids of the test split."""
         return frozenset(self.test["image_id"])
+
+    @property
+    def tested(self) -> pd.DataFrame:
+        """All photographs of the test split; those that are not scored have no probability."""
+        return pd.concat([self.test, self.unscored])
 
     @property
     def graded(self) -> pd.DataFrame:
@@ -109,7 +116,8 @@ def read_file(path: Path, sheet: str = "", columns: Sequence[str] = ()) -> Predi
     _check_probabilities(name, table)
     _check_labels(name, table, is_gradable)
     is_usable = table[OF_REFERABLE].notna() & is_gradable
-    test = table[(table["split"] == "test") & is_usable]
+    is_test = table["split"] == "test"
+    test = table[is_test & is_usable]
     if test.empty:
         raise DrError(f"{name} has no test photograph with a probability")
     if test["referable"].nunique() < 2:
@@ -123,6 +131,7 @@ def read_file(path: Path, sheet: str = "", columns: Sequence[str] = ()) -> Predi
         validation=table[(table["split"] == "validation") & is_usable],
         test=test,
         is_synthetic=(table.get("data_kind", table["split"]) == "synthetic").any(),
+        unscored=table[is_test & ~is_usable].assign(**{OF_REFERABLE: np.nan}),
         version=find_only(table, "model_version"),
         # no public data set has a suffix
         dataset=find_only(table, "dataset") or f"{path.stem}.csv",

@@ -14,7 +14,7 @@ AIMS = ["90 % sensitivity", "95 % specificity"]
 
 def count(tp, fn, fp, tn) -> dict:
     """An operating point by patient, with bounds 10 points to each side from 30 patients on."""
-    row = {"tp": tp, "fn": fn, "fp": fp, "tn": tn}
+    row = {"tp": tp, "fn": fn, "fp": fp, "tn": tn, "fn_unscored": 0, "left_out": 0}
     for name, right, number in (("sensitivity", tp, tp + fn), ("specificity", tn, fp + tn)):
         share = right / number if number >= 30 else NAN
         row |= {name: share, f"{name}_low": share - 0.1, f"{name}_high": share + 0.1}

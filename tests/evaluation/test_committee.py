@@ -79,9 +79,21 @@ UNSHOWN = "is not shown to be better than guessing"
         ),
         (draw(20, 20, 30, 30), [UNSHOWN, "Of 40 patients with the disease, 20"], []),
         (BOTH, ["Of 0 patients without it", "So few patients"], ["without it, 0 of 100"]),
+        (  # of every tenth patient there is no score
+            GOOD.assign(
+                probability_referable=GOOD["probability_referable"].mask(GOOD.index % 10 == 0),
+                reason="blurred",
+            ),
+            [
+                "Of 40 patients with the disease, 32 are found and 8 missed.",
+                "4 patients with the disease, who count as missed, and 6 without it, who",
+                "Of 54 patients without it",
+            ],
+            [],
+        ),
         (GOOD.assign(data_kind="synthetic"), ["No patient was tested"], []),
     ],
-    ids=["good", "fails", "few", "chance", "one class", "synthetic"],
+    ids=["good", "fails", "few", "chance", "one class", "unscored", "synthetic"],
 )
 def test_a_committee_reads_whom_it_finds_misses_and_sends(tmp_path, table, shown, absent):
     """In words without terms, from the data alone, in a page that needs no other file."""

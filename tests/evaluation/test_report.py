@@ -44,13 +44,14 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     the same folder leaves the user's own files, which a first one does not mix with. Of test rows
     alone it has no operating point.
     """
-    photographs = Prepared(small_sample).photographs.assign(probability_referable=0.5)
+    photographs = Prepared(small_sample).photographs.assign(probability_referable=0.5, visit=0)
     photographs.loc[::3, "probability_referable"] = 0.7
     photographs["split"] = np.array(["test", "validation"])[photographs.index % 5 // 4]
     photographs["patient_id"] = photographs["image_id"]
     missed = photographs.query("split == 'test' and grade > 1")["image_id"].iloc[0]
     photographs.loc[photographs["image_id"] == missed, "probability_referable"] = 0.1
-    columns = ["image_id", "patient_id", "split", "grade", "probability_referable"]
+    columns = ["image_id", "patient_id", "split", "eye", "visit"]
+    columns += ["grade", "probability_referable"]
     first = write(tmp_path, photographs[columns], "first")
     out = tmp_path / "out"
     said = evaluate(first, "--out", out, "-p", "private", small_sample)

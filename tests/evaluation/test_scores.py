@@ -30,7 +30,8 @@ COUNTS = ["tp", "fn", "fp", "tn"]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Predictions:
     """One model's predictions of 600 photographs, 240 of them in the test split."""
-    return read_predictions(write(tmp_path_factory.mktemp("one"), draw_predictions(300)))[0]
+    (model,) = read_predictions(write(tmp_path_factory.mktemp("one"), draw_predictions(300)))
+    return model._replace(unscored=None)
 
 
 @pytest.fixture
@@ -174,6 +175,26 @@ def test_a_patient_is_referred_by_the_worse_eye(model, points):
     assert twice.loc[0, COUNTS].tolist() == [1, 1, 1, 1]
 
 
+def test_a_photograph_without_a_probability_makes_nobody_healthy(tmp_path, points):
+    """By hand, of 0.5: A's ill eye and both of B's are not scored, and both are missed; C is left
+    out; D is called by the other eye; E is healthy.
+    """
+    rows = [("A", 3, None), ("A", 0, 0.1), ("B", 2, None), ("B", 2, None), ("C", 0, None)]
+    rows += [("C", 1, 0.2), ("D", 4, None), ("D", 0, 0.9), ("E", 0, 0.1), ("F", 2, 0.9)]
+    table = pd.DataFrame(rows, columns=["patient_id", "grade", "probability_referable"])
+    table["image_id"] = [f"i{k}" for k in table.index]
+    table = table.assign(split="test", reason="blurred", camera="one")
+    (model,) = read_predictions(write(tmp_path, table))
+    at = points.assign(threshold=0.5)[:1]
+    found = measure_points(model, at).loc[0, [*COUNTS, "left_out", "fn_unscored"]]
+    assert found.tolist() == [2, 2, 0, 1, 1, 2]
+    names = table[["image_id"]].assign(patient=table["patient_id"], file=table["image_id"])
+    missed = list_missed_patients(model, at, names)
+    assert missed["patient"].tolist() == ["A", "A", "B", "B"]
+    group = score_groups(model, at).iloc[0]
+    assert group[["num_patients", "num_diseased"]].tolist() == [6, 4]
+
+
 def test_groups_are_scored_and_none_of_their_counts_names_anybody(model, points, tmp_path):
     """Cameras, bands of age and a column of the file by the worse eye; below five and rounded to
     five; a column of numbers forms no group, and is refused if it is asked for.
@@ -270,7 +291,7 @@ def test_calibration_is_counted_in_tenths(model):
     """
     summary, bins = calibrate(model)
     y = model.test.sort_values("probability_referable")["referable"]
-    assert bins["num_images"].sum() == 240 and len(bins) == 9  # tenths that tie are one
+    assert bins["num_images"].sum() == 240 and len(bins) == 10
     assert bins["observed"].iloc[-1] == y[-24:].mean()
     odds = 1 / model.test["probability_referable"] - 1
     extreme = model.test.assign(probability_referable=1 / (1 + odds**3))
@@ -278,6 +299,12 @@ def test_calibration_is_counted_in_tenths(model):
     constant = model.test.assign(probability_referable=0.5)
     summary, bins = calibrate(model._replace(test=constant))
     assert np.isnan(summary["slope"][0]) and bins["num_images"].tolist() == [240]
+    half = model.test.assign(probability_referable=np.maximum(np.arange(240) / 240, 0.5))
+    assert calibrate(model._replace(test=half))[1]["num_images"].tolist() == [
+        121,
+        23,
+        *[24] * 4,
+    ]
 
 
 def test_the_flow_counts_photographs_and_patients(tmp_path):
