@@ -149,11 +149,13 @@ summary = summarise(model)
 # ## Patients and photographs · Pacientes e retinografias
 
 # %% [markdown] tags=["en"]
-# Counts below five are not shown, and others are rounded to five. Fellow eyes are alike, so every
+# Counts below five are not shown, nor, of groups, the next smallest; others are rounded to five,
+# and shares of groups to two decimals. Fellow eyes are alike, so every
 # interval below (95 %) is computed over patients. Below 30 patients counts stand alone.
 
 # %% [markdown] tags=["pt"]
-# Contagens abaixo de cinco não são mostradas, e as demais são arredondadas para múltiplos de cinco.
+# Contagens abaixo de cinco não são mostradas, nem, de grupos, a menor seguinte; as demais são
+# arredondadas para múltiplos de cinco, e as proporções de grupos para duas casas decimais.
 # Os dois olhos se parecem; por isso, todo intervalo abaixo (95 %) é calculado por paciente. Abaixo
 # de 30 pacientes, só há contagens.
 
@@ -245,11 +247,13 @@ page.table(
 if len(model.graded):
     words = "Photographs by true and predicted grade."
     page.figure(figures.plot_confusion(model.graded, lang), "confusion", words)
-page.table(
-    compare_models(models),
-    "comparison",
-    "Each further model beside the first, on the same patients [95 % interval].",
-)
+compared = compare_models(models)
+words = "Each further model beside the first, on the same patients [95 % interval]."
+page.table(compared, "comparison", words)
+if len(compared) and compared["delta_auc_low"].isna().any():
+    page.note(
+        "A difference without an interval: too few patients, or no draw of them changes it."
+    )
 
 # %% [markdown] tags=["heading"]
 # ## Calibration · Calibração
@@ -270,7 +274,10 @@ from dr_lib.evaluation.curves import calibrate, weigh_decisions
 calibrated, bins = calibrate(model)
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if calibrated["slope"].isna().any():
-    page.note("Not estimable: the classes are parted, or too few, or one probability is given.")
+    page.note(
+        "Not estimable: the classes are parted, or too few, or one probability is given, or one of "
+        "0 or 1 is wrong."
+    )
 page.figure(
     figures.plot_calibration(bins, lang),
     "calibration_curve",
@@ -306,11 +313,13 @@ page.figure(
 
 # %% [markdown] tags=["en"]
 # Groups of patients, scored where ten have the disease and ten do not (AUC), or 30 (shares). A
-# group does worse if the interval of the difference from all other patients lies below 0.
+# group does worse if the interval of the difference from all other patients lies below 0; of all
+# these comparisons together 5 % may err (Bonferroni).
 
 # %% [markdown] tags=["pt"]
 # Grupos de pacientes, avaliados onde dez têm a doença e dez não (AUC), ou 30 (proporções). Um grupo
-# vai pior se o intervalo da diferença para todos os demais pacientes fica abaixo de 0.
+# vai pior se o intervalo da diferença para todos os demais pacientes fica abaixo de 0; todas essas
+# comparações juntas erram em 5 % (Bonferroni).
 
 # %% tags=["report"]
 from dr_lib.evaluation.committee import describe_groups
@@ -380,9 +389,12 @@ from dr_lib.evaluation.answer import answer_evaluation
 from dr_lib.evaluation.scores import seems_confidence
 
 shares = page.number(100 * sensitivity), page.number(100 * specificity)
-aims = [say("{} % sensitivity").format(shares[0]), say("{} % specificity").format(shares[1])]
+aims = [
+    say("chosen for {} % sensitivity").format(shares[0]),
+    say("chosen for {} % specificity").format(shares[1]),
+]
 if frozen:
-    aims = [f"{say('by you')}, {page.number(threshold)}" for threshold in frozen]
+    aims = [f"{say('given by you')}, {page.number(threshold)}" for threshold in frozen]
 others = data_sets[data_sets["model"] == model.name].drop_duplicates("tested_on")
 others = others[others["tested_on"] != model.dataset]
 answer = answer_evaluation(summary.iloc[0], patients, aims, others, lang)

@@ -29,7 +29,7 @@ def answer_evaluation(
     Args:
         summary: the row of `summarise`.
         patients: the rows of `measure_points` by patient; empty without operating points.
-        aims: what each point's threshold was chosen for, in the language.
+        aims: what each point's threshold was chosen for, or by whom, in the language.
         others: rows of `compare_data_sets`, of the same model elsewhere.
         lang: en or pt.
     """
@@ -85,10 +85,10 @@ def _say_point(row: pd.Series, aim: str, say: Callable[[str], str]) -> str:
     """Say in counts whom the model finds and refers at an operating point."""
     found, missed, alarms, passed = read_counts(row)
     if not missed + passed:
-        return say("At the threshold chosen for {}, this model refers everybody.").format(aim)
+        return say("At the threshold {}, this model refers everybody.").format(aim)
     words = say(
-        "At the threshold chosen for {}, this model finds {} of {} patients with referable "
-        "disease, and refers {} of {} patients without it needlessly."
+        "At the threshold {}, this model finds {} of {} patients with referable disease, "
+        "and refers {} of {} patients without it needlessly."
     )
     return words.format(aim, found, found + missed, alarms, alarms + passed)
 
@@ -105,10 +105,10 @@ def _draw_point(row: pd.Series, say: Callable[[str], str], lang: str) -> list[Nu
         if np.isnan(share.low):
             continue
         right = count_of_100(share.value)
-        called = [right, 100 * share.low, 100 * share.high]
+        called = [right, count_of_100(share.low), count_of_100(share.high)]
         if column == "specificity":
             called = [100 - right, 100 - called[2], 100 - called[1]]
-        words = say(note).format(called[0]) + f" [{called[1]:.0f}{comma} {called[2]:.0f}]"
+        words = say(note).format(called[0]) + f" [{called[1]}{comma} {called[2]}]"
         numbers.append(Number(say(heading), note=words, picture=draw_people(right, words)))
     return numbers
 

@@ -16,7 +16,9 @@ METHODS = {  # of the intervals, 95 %, over patients
         "Wilson's, with the effective number of photographs by the design effect (Rao and "
         "Scott 1992)"
     ),
-    "differences of groups and of data sets": "Newcombe (1998), Zou and Donner (2008)",
+    "differences of groups and of data sets": (
+        "Newcombe (1998), Zou and Donner (2008); of all groups together 5 % (Bonferroni)"
+    ),
     "calibration slope and intercept": "logistic regression, sandwich variance over patients",
     "other scores": "percentile bootstrap of 2,000 draws of patients (seed 0)",
 }

@@ -1,5 +1,6 @@
 """The command that evaluates predictions."""
 
+import os
 from pathlib import Path
 
 import click
@@ -45,6 +46,7 @@ def evaluate(
     if prepared := choice.get("private"):
         choice["private"] = str(Path(prepared).absolute())
         out = place_private(out, Path(prepared))
+        os.umask(0o077)  # nobody else reads the page
     if any(out.glob("[!.]*")) and out / "committee.html" not in find_listed(out):
         raise DrError(
             f"{out} holds files that no evaluation listed there: give --out a new or empty folder"

@@ -132,16 +132,14 @@ def _write_people(say: Callable[[str], str], row: pd.Series, column: str) -> str
     """Write a share as people: 92 of 100 (85 to 96)."""
     value, low, high, _ = take_interval(row, column)
     text = say("{} of {}").format(count_of_100(value), 100)
-    return f"{text} {say('({:.0f} to {:.0f})').format(100 * low, 100 * high)}"
+    return f"{text} {say('({} to {})').format(count_of_100(low), count_of_100(high))}"
 
 
 def describe_groups(page: Page, groups: pd.DataFrame) -> str:
     """Say in which groups the first setting is shown to fail, by the interval of the difference."""
     say = page.say
-    if "sensitivity" not in groups or groups[["sensitivity", "specificity"]].isna().all(
-        axis=None
-    ):
-        return say("The data name no groups of patients that are large enough: not known.")
+    if groups.filter(like="_is_lower").isna().all(axis=None):
+        return say("Not known: no group has enough patients.")
     failing = []
     for _, row in groups.iterrows():
         level = write_decimals(row["level"].replace(">=", "≥"), page.lang)

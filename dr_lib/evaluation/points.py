@@ -12,7 +12,7 @@ from dr_lib.errors import DrError
 from dr_lib.evaluation.scores import find_worse_eyes, unpack
 from dr_lib.evaluation.table import Predictions
 from dr_lib.statistics.clustered import choose_threshold, proportion_interval
-from dr_lib.statistics.intervals import tabulate
+from dr_lib.statistics.intervals import LEVEL, tabulate
 
 POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
@@ -123,7 +123,9 @@ def find_called(table: pd.DataFrame, points: pd.DataFrame, name: str = "") -> np
     return (table["probability_referable"] >= threshold).to_numpy()
 
 
-def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
+def measure_points(
+    predictions: Predictions, points: pd.DataFrame, level: float = LEVEL
+) -> pd.DataFrame:
     """Score each operating point on the test split.
 
     Of patients counts the worse eye at any visit, or the only one: who has an eye that is called is
@@ -133,6 +135,7 @@ def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFra
     Args:
         predictions: whose test split it is.
         points: of `choose_points`.
+        level: of the intervals.
 
     Returns:
         A row per unit of UNITS and point: `unit`, `point`, counts `tp`, `fn`, `fp`, `tn`, and
@@ -157,8 +160,8 @@ def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFra
                 "fn": (~called & y).sum(),
                 "fp": (called & ~y).sum(),
                 "tn": (~called & ~y).sum(),
-                "sensitivity": proportion_interval(called[y], patient[y]),
-                "specificity": proportion_interval(~called[~y], patient[~y]),
+                "sensitivity": proportion_interval(called[y], patient[y], level),
+                "specificity": proportion_interval(~called[~y], patient[~y], level),
                 "left_out": is_out.sum(),
                 "fn_unscored": (is_unsure & ~is_out).sum(),
             }

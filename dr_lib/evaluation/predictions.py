@@ -192,6 +192,14 @@ def _check_external(files: Sequence[Predictions]) -> None:
             f"{files[0].name} has validation rows in {num_homes} files: keep those of one "
             "file, which freeze its thresholds"
         )
+    for first, second in itertools.combinations(files, 2):
+        tested = ({*map(fold_id, file.tested["patient_id"])} for file in (first, second))
+        if both := set.intersection(*tested):
+            raise DrError(
+                f"{second.dataset}: {len(both)} of its patients are tested in {first.dataset} too, "
+                "so it is not another data set: leave them out, or where they are other people, "
+                "write the name of the data set before their patient_id"
+            )
     for home, other in itertools.permutations(files, 2):
         learned = home.table[home.table["split"].isin(["train", "validation"])]
         for column in ("image_id", "patient_id"):

@@ -12,10 +12,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from dr_lib.statistics.clustered import TINY, count_effective, count_rarer
 from dr_lib.statistics.intervals import Interval
 
 RESAMPLES = 2000
-MIN_PATIENTS = 60  # with fewer, in all or of a kind, a percentile misses too often
+MIN_PATIENTS = 60  # effectively; with fewer, in all or of a kind, a percentile misses too often
 MIN_OF_KIND = 20
 MAX_WEIGHTS = 2_000_000  # in memory at once
 # (draws, n) weights of the photographs -> a score of each draw, (draws,), or several, (k, draws)
@@ -32,14 +33,14 @@ def bootstrap_patients(score: Score, positive: ArrayLike, patient_id: ArrayLike)
 
     Returns:
         The score and its bounds, numbers or (k,) each; `n` counts patients. NaN bounds with fewer
-        than MIN_PATIENTS patients, or MIN_OF_KIND of a kind.
+        than MIN_PATIENTS patients, or MIN_OF_KIND of a kind, and where no draw changes the score.
     """
     positive = np.asarray(positive, dtype=bool)
     patient, names = pd.factorize(np.asarray(patient_id))
     num_patients = len(names)
     value = score(np.ones((1, len(patient))))[..., 0][()]
-    of_kind = [len(np.unique(patient[kind])) for kind in (positive, ~positive)]
-    if num_patients < MIN_PATIENTS or min(of_kind) < MIN_OF_KIND:
+    is_few = count_effective(patient) < MIN_PATIENTS
+    if is_few or count_rarer(positive, patient) < MIN_OF_KIND:
         unknown = value * np.nan
         return Interval(value, unknown, unknown, num_patients)
 
@@ -57,7 +58,8 @@ def bootstrap_patients(score: Score, positive: ArrayLike, patient_id: ArrayLike)
         random_state=0,
     )
     low, high = found.confidence_interval
-    return Interval(value, low, high, num_patients)
+    unknown = np.where(high - low > TINY, 0, np.nan)[()]
+    return Interval(value, low + unknown, high + unknown, num_patients)
 
 
 def score_auc(positive: ArrayLike, probability: ArrayLike) -> Score:

@@ -27,13 +27,16 @@ def fit_calibration(
     Returns:
         Intercept and slope; `n` counts patients. NaN where they are not estimable: a threshold
         parts the classes without an error, all probabilities are alike, the fit has not converged,
-        or fewer than MIN_PATIENTS patients are of a kind.
+        a probability of 0 or 1 is wrong, which no intercept or slope makes likely, or fewer than
+        MIN_PATIENTS patients are of a kind.
     """
     positive = np.asarray(positive, dtype=bool)
     patient = pd.factorize(np.asarray(patient_id))[0]
     probability = np.asarray(probability, dtype=float)
     x = logit(np.clip(probability, NEAR, 1 - NEAR))
     if positive.all() or not positive.any() or count_rarer(positive, patient) < MIN_PATIENTS:
+        return NOTHING, NOTHING
+    if np.where(positive, probability <= 0, probability >= 1).any():
         return NOTHING, NOTHING
     is_above = x[positive].min() >= x[~positive].max()
     is_below = x[positive].max() <= x[~positive].min()

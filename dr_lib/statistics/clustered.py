@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import expit, logit
 from sklearn.metrics import roc_curve
 
-from dr_lib.statistics.intervals import NOTHING, UPPER, BadSampleError, Interval
+from dr_lib.statistics.intervals import LEVEL, NOTHING, UPPER, BadSampleError, Interval
 
 MIN_PATIENTS = 10  # with and without the condition; with fewer an AUC has no interval
 MIN_SHARED = 30  # patients; fewer are counted, and have no share
@@ -112,45 +112,58 @@ def place(positive: ArrayLike, probability: ArrayLike) -> np.ndarray:
     return placements
 
 
-def count_rarer(positive: np.ndarray, patient_id: ArrayLike) -> float:
-    """Count the patients of the rarer kind as if each had as many photographs, (sum m)^2 / sum m^2
-    (Kish 1965).
+def count_effective(patient: np.ndarray) -> float:
+    """Count patients as if each had as many photographs, (sum m)^2 / sum m^2 (Kish 1965).
+
+    Args:
+        patient: (n,) whose photograph it is, whole numbers from 0.
     """
+    counts = np.bincount(patient)
+    return float(counts.sum() ** 2 / max((counts**2).sum(), 1))
+
+
+def count_rarer(positive: np.ndarray, patient_id: ArrayLike) -> float:
+    """Count the patients of the rarer kind as `count_effective` does."""
     patient = pd.factorize(np.asarray(patient_id))[0]
-    counts = [np.bincount(patient[kind]) for kind in (positive, ~positive)]
-    return min(float(count.sum() ** 2 / (count**2).sum()) for count in counts)
+    return min(count_effective(patient[kind]) for kind in (positive, ~positive))
 
 
-def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
+def proportion_interval(
+    success: ArrayLike, patient_id: ArrayLike, level: float = LEVEL
+) -> Interval:
     """Estimate a proportion of photographs, with Wilson's interval for their effective number.
 
     That number is n over the design effect, the variance between patients over the binomial one
     (Rao and Scott 1992, Biometrics 48); it is never above n, and made smaller for the variance is
     estimated (Korn and Graubard 1998, Surv. Methodol. 24). Where all are alike, which says nothing
-    of the variance, each patient is one.
+    of the variance, each patient is one. Patients count as `count_effective` does.
 
     Args:
         success: (n,) truth values.
         patient_id: (n,) whose photograph it is.
+        level: of the interval.
 
     Returns:
-        The share; `n` counts patients. NaN with fewer than MIN_SHARED patients: counts say more.
+        The share; `n` counts patients. NaN with effectively fewer than MIN_SHARED patients: counts
+        say more.
     """
     from statsmodels.stats.proportion import proportion_confint  # takes a second to import
 
     success = np.asarray(success, dtype=float)
     patient, names = pd.factorize(np.asarray(patient_id))
     num_patients = len(names)
-    if num_patients < MIN_SHARED:
+    effective = count_effective(patient)
+    if effective < MIN_SHARED:
         return NOTHING._replace(n=num_patients)
     share = float(success.mean())
-    n = num_patients
+    n = effective
     if 0 < share < 1 and num_patients < len(success):
         sums = np.bincount(patient, success - share)
         variance = num_patients / (num_patients - 1) * (sums @ sums) / len(success) ** 2
         n = min(len(success), share * (1 - share) / max(variance, TINY))
-        n *= (stats.norm.ppf(UPPER) / stats.t.ppf(UPPER, num_patients - 1)) ** 2
-    low, high = proportion_confint(share * n, n, method="wilson")
+        upper = (1 + level) / 2
+        n *= (stats.norm.ppf(upper) / stats.t.ppf(upper, effective - 1)) ** 2
+    low, high = proportion_confint(share * n, n, 1 - level, method="wilson")
     # at 0 and 1 rounding puts a bound on the wrong side
     low = float(low) if share else 0.0
     high = float(high) if share < 1 else 1.0

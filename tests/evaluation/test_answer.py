@@ -9,7 +9,7 @@ from dr_lib.statistics.intervals import Interval
 NAN = float("nan")
 GOOD = Interval(0.91, 0.87, 0.94, 61)
 USELESS = Interval(0.52, 0.10, 0.92, 7)
-AIMS = ["90 % sensitivity", "95 % specificity"]
+AIMS = ["chosen for 90 % sensitivity", "chosen for 95 % specificity"]
 
 
 def count(tp, fn, fp, tn) -> dict:
@@ -88,6 +88,13 @@ CHANCE = "The model has not been shown to be better than chance: its AUC is "
             [count(249, 1, 1, 299)],
             FINDS.replace("54 of 61", "249 of 250").replace("37 of 153", "1 of 300"),
             ["99 are found", "1 are referred needlessly"],
+            [],
+        ),
+        (  # a bound is rounded as its value is
+            GOOD,
+            [count(997, 3, 1, 299) | {"sensitivity_low": 0.9955, "sensitivity_high": 0.9990}],
+            FINDS.replace("54 of 61", "997 of 1000").replace("37 of 153", "1 of 300"),
+            ["99 are found [99, 99]"],
             [],
         ),
         (

@@ -60,7 +60,7 @@ UNSHOWN = "is not shown to be better than guessing"
                 "Of 60 patients without it, 48 are not sent and 12 sent needlessly. "
                 "That is 80 of 100 (68 to 88).",
                 "Of the 48 patients whom it sends, 36 have the disease.",
-                "no groups of patients that are large enough",
+                "Not known: no group has enough patients.",
             ],
             ["So few", UNSHOWN],
         ),
@@ -74,8 +74,8 @@ UNSHOWN = "is not shown to be better than guessing"
         ),
         (  # 29 are few: counts alone
             draw(26, 3, 12, 48, sex="female"),
-            ["So few patients", "26 are found and 3 missed.", "No group is shown to do worse"],
-            ["missed. That is"],
+            ["So few patients", "26 are found and 3 missed.", "Not known: no group has"],
+            ["missed. That is", "No group is shown"],
         ),
         (draw(20, 20, 30, 30), [UNSHOWN, "Of 40 patients with the disease, 20"], []),
         (BOTH, ["Of 0 patients without it", "So few patients"], ["without it, 0 of 100"]),

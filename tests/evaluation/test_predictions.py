@@ -82,6 +82,12 @@ HOME = TABLE.assign(model_version="v1", dataset="home")
             "in 2 files",
         ),
         (lambda _: HOME.sample(frac=1, random_state=0), "cannot be compared with itself"),
+        (  # the same patients, by other names of their files
+            lambda _: HOME.query("split == 'test'").assign(
+                image_id="x" + HOME["image_id"], dataset="abroad"
+            ),
+            "abroad: 48 of its patients are tested in home too",
+        ),
     ],
 )
 def test_a_model_is_tried_on_other_data_that_it_has_not_seen(tmp_path, change_abroad, message):

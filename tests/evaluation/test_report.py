@@ -1,5 +1,6 @@
 """The report of an evaluation, whole."""
 
+import os
 import re
 
 import numpy as np
@@ -54,7 +55,9 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     columns += ["grade", "probability_referable"]
     first = write(tmp_path, photographs[columns], "first")
     out = tmp_path / "out"
+    before = os.umask(0o022)
     said = evaluate(first, "--out", out, "-p", "private", small_sample)
+    os.umask(before)
     private = small_sample.with_name(f"{small_sample.name}.private") / "evaluation"
     assert f"wrote {private / 'report.html'}" in said and not out.exists()
     names = pd.read_csv(private.parent / "names.csv", dtype=str).set_index("image_id")
@@ -62,7 +65,8 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     path = private / "missed_patients.csv"
     listed = pd.read_csv(path, dtype=str)
     assert names["file"][missed] in set(listed["file"]) and "patient" in listed
-    assert path.stat().st_mode & 0o077 == 0
+    for file in (path, private / "report.html"):
+        assert file.stat().st_mode & 0o077 == 0
     assert f">{names['file'][missed]}<" in (private / "report.html").read_text(encoding="utf-8")
 
     evaluate(first, "--out", out)
@@ -83,6 +87,9 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     assert "holds files that no evaluation listed there" in said
 
 
+GIVEN = ("-p", "thresholds", "0.2,0.6")
+
+
 @pytest.mark.slow
 def test_a_perfect_model_of_few_patients_is_not_praised(tmp_path):
     """It has no interval, and no slope; a second file of the same photographs is no other data
@@ -93,9 +100,10 @@ def test_a_perfect_model_of_few_patients_is_not_praised(tmp_path):
     is_referable = perfect["grade"].ge(2).where(perfect["split"] != "train")
     perfect["probability_referable"] = is_referable.astype(float)
     out = tmp_path / "out"
-    evaluate(*(write(tmp_path, perfect, name) for name in ("one", "two")), "--out", out)
+    evaluate(*(write(tmp_path, perfect, name) for name in ("one", "two")), "--out", out, *GIVEN)
     shown = Shown((out / "report.html").read_text(encoding="utf-8")).text.replace("\xa0", " ")
     assert "not been shown to be better than chance: its AUC is 1 on 12 patients" in shown
+    assert "At the threshold given by you, 0.2, this model finds" in shown
     assert "Too few patients to decide" in shown and "Not estimable" in shown
     assert "On the data set" not in shown
 

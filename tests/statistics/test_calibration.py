@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from dr_lib.statistics.calibration import NEAR, fit_calibration
+from dr_lib.statistics.calibration import fit_calibration
 
 RNG = np.random.default_rng(0)
 TRUE = RNG.random(4000)  # probabilities that are right
@@ -25,13 +25,16 @@ def test_slope_and_intercept_are_those_that_were_drawn():
     assert intercept.high < 0 and slope.value == pytest.approx(0.5, abs=0.03)
 
 
-def test_probabilities_of_0_and_1_have_an_intercept():
-    """By hand, of hard answers: 34 of 100 eyes are positive and 60 are called so."""
-    positive = np.repeat([1, 0, 1, 0], [30, 30, 4, 36])
-    probability = np.repeat([1.0, 0.0], [60, 40])
-    intercept, _ = fit_calibration(positive, probability, np.arange(100))
-    assert intercept.value == pytest.approx(logit(34 / 60) - logit(1 - NEAR), abs=1e-8)
-    assert intercept.low < intercept.value < intercept.high < 0
+def test_a_wrong_probability_of_0_or_1_has_no_intercept():
+    """No intercept makes it likely, and where it is cut decides; a right one says nothing."""
+    certain = np.append(TRUE, 1.0)
+    patients = np.arange(4001)
+    right = fit_calibration(np.append(POSITIVE, True), certain, patients)
+    assert right[0].value == pytest.approx(
+        fit_calibration(POSITIVE, TRUE, patients[1:])[0].value
+    )
+    for found in fit_calibration(np.append(POSITIVE, False), certain, patients):
+        assert np.isnan(found[:3]).all()
 
 
 def maximise(positive, x, patient) -> tuple[float, float]:

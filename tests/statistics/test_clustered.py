@@ -131,6 +131,9 @@ def test_a_share_of_single_photographs_has_wilsons_interval():
     )
     few = proportion_interval([1] * 58, np.arange(58) // 2)
     assert few.n == 29 and np.isnan(few[:3]).all()
+    # 40 patients of one and one of twenty are 60^2 / 440 = 8
+    lumpy = proportion_interval(np.arange(60) % 4 > 0, np.maximum(np.arange(60) - 19, 0))
+    assert lumpy.n == 41 and np.isnan(lumpy[:3]).all()
 
 
 def test_eyes_that_are_alike_count_as_one():

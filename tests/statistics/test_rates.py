@@ -15,10 +15,11 @@ RESAMPLED = 0.08  # of 500 studies
 
 
 def number_photographs(patients: int, photographs: str, rng) -> np.ndarray:
-    """The patient of each photograph: one, two, or from one to many."""
+    """The patient of each photograph: one, two, or from one to many, or of one patient 20."""
     counts = {
         "one": np.ones(patients, int),
         "two": np.full(patients, 2),
+        "one of 20": 1 + 19 * (np.arange(patients) == 0),
         "many": 1 + np.minimum(rng.poisson(rng.gamma(0.8, 2, patients)), 12),
     }
     return np.arange(patients).repeat(counts[photographs])
@@ -77,6 +78,7 @@ def test_an_auc_misses_in_no_more_than_six_and_a_half_percent(
         (0.5, 30, "two"),
         (0.8, 60, "two"),
         (0.9, 100, "many"),
+        (0.9, 200, "one of 20"),
         (0.9, 150, "two"),
         (0.95, 300, "two"),
     ],

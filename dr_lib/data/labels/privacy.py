@@ -66,7 +66,7 @@ def place_private(out: Path, prepared: Path) -> Path:
         DrError: there is no private folder beside it.
     """
     private = find_private(prepared.absolute())
-    if any(map(is_private, out.absolute().parents)):
+    if any(map(is_private, out.resolve().parents)):
         return out
     if not is_private(private):
         raise DrError(

@@ -220,5 +220,6 @@ def test_a_report_that_shows_patients_is_placed_in_a_private_folder(tmp_path):
         (tmp_path / "out", tmp_path / "prepared.private" / "evaluation"),
         (tmp_path / "prepared.private", tmp_path / "prepared.private" / "evaluation"),
         (own / "mine", own / "mine"),
+        (own / ".." / "mine", tmp_path / "prepared.private" / "evaluation"),
     ):
         assert place_private(out, prepared) == placed
