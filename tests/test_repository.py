@@ -45,7 +45,7 @@ CEILINGS = {
     "dr_lib/report": 13765,
     "dr_lib/claims": 5841,
     "dr_lib/cluster": 1739,
-    "dr_lib/evaluation": 11468,
+    "dr_lib/evaluation": 11537,
     "dr_lib/explain": 1374,
     "dr_lib/mnist": 5673,
     "dr_lib/remote": 6657,

@@ -140,18 +140,25 @@ def describe_groups(page: Page, groups: pd.DataFrame) -> str:
     say = page.say
     if groups.filter(like="_is_lower").isna().all(axis=None):
         return say("Not known: no group has enough patients.")
+    shares = {
+        "sensitivity": say("With the disease: found"),
+        "specificity": say("Without it: not sent"),
+    }
     failing = []
     for _, row in groups.iterrows():
         level = write_decimals(row["level"].replace(">=", "≥"), page.lang)
         name = f"{translate(row['factor'], page.lang)}: {translate(level, page.lang)}"
-        for column, words in (
-            ("sensitivity", say("With the disease: found")),
-            ("specificity", say("Without it: not sent")),
-        ):
+        for column, words in shares.items():
             if row[f"{column}_is_lower"]:
                 share = _write_people(say, row, column)
                 failing.append(f"{name}, {words.lower()} {share}")
-    if not failing:
-        return say("No group is shown to do worse than the others; small groups can hide it.")
-    words = say("Worse than in the other patients, beyond chance: {}.")
-    return words.format("; ".join(failing))
+    said = say("No group is shown to do worse than the others; small groups can hide it.")
+    if failing:
+        words = say("Worse than in the other patients, beyond chance: {}.")
+        said = words.format("; ".join(failing))
+    unknown = [
+        words for name, words in shares.items() if groups[f"{name}_is_lower"].isna().all()
+    ]
+    if unknown:
+        said += " " + say("Not known, for no group has enough patients: {}.").format(*unknown)
+    return said

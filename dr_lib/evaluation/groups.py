@@ -52,8 +52,8 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
 
 def publish(table: pd.DataFrame) -> pd.DataFrame:
     """Suppress the counts below five of a table, and round the others to five, and shares to two
-    decimals. Where a factor has one suppressed count, its next smallest one is not shown either:
-    what all levels have together does not tell the first.
+    decimals. Where a factor has one suppressed count, its next smallest one is not shown either,
+    nor the shares of that level: what all levels have together does not tell the first.
     """
     counts = table.filter(["num_patients", "num_diseased", "num_images"])
     shares = table.select_dtypes("float")
@@ -65,6 +65,7 @@ def publish(table: pd.DataFrame) -> pd.DataFrame:
             others = same[same >= FEW]
             if same.between(1, FEW - 1).sum() == 1 and len(others):
                 published.loc[others.idxmin(), name] = HIDDEN
+                published.loc[others.idxmin(), shares.columns] = np.nan
     return published
 
 

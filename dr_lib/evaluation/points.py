@@ -139,8 +139,8 @@ def measure_points(
 
     Returns:
         A row per unit of UNITS and point: `unit`, `point`, counts `tp`, `fn`, `fp`, `tn`, and
-        `sensitivity`, `specificity`, NaN of few patients; how many were `left_out`, and how many
-        of `fn` have a photograph without a probability, `fn_unscored`.
+        `sensitivity`, `specificity`, NaN of few patients; of patients how many were `left_out`,
+        and how many of `fn` have a photograph without a probability, `fn_unscored`.
     """
     people = find_worse_eyes(predictions.tested)
     test = predictions.test.assign(is_unscored=False)

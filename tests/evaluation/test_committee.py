@@ -77,6 +77,14 @@ UNSHOWN = "is not shown to be better than guessing"
             ["So few patients", "26 are found and 3 missed.", "Not known: no group has"],
             ["missed. That is", "No group is shown"],
         ),
+        (  # of each camera 20 have the disease
+            draw(38, 2, 10, 90, camera=["A"] * 20 + ["B"] * 20 + ["A"] * 50 + ["B"] * 50),
+            [
+                "0 of 100",
+                "Not known, for no group has enough patients: With the disease: found.",
+            ],
+            ["camera: A, with the", "camera: B, with the"],
+        ),
         (draw(20, 20, 30, 30), [UNSHOWN, "Of 40 patients with the disease, 20"], []),
         (BOTH, ["Of 0 patients without it", "So few patients"], ["without it, 0 of 100"]),
         (  # of every tenth patient there is no score
@@ -93,7 +101,7 @@ UNSHOWN = "is not shown to be better than guessing"
         ),
         (GOOD.assign(data_kind="synthetic"), ["No patient was tested"], []),
     ],
-    ids=["good", "fails", "few", "chance", "one class", "unscored", "synthetic"],
+    ids=["good", "fails", "few", "few ill", "chance", "one class", "unscored", "synthetic"],
 )
 def test_a_committee_reads_whom_it_finds_misses_and_sends(tmp_path, table, shown, absent):
     """In words without terms, from the data alone, in a page that needs no other file."""

@@ -66,7 +66,7 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
     assert nothing.empty and measure_points(bare, nothing).empty
     given = choose_points(bare, Goals(thresholds=[0.2, 0.6]))
     assert given["threshold"].tolist() == [0.2, 0.6]
-    for wrong in ([0.2], [0.6, 0.2], [21, 75]):
+    for wrong in ([0.2], [0.6, 0.2], [21, 75], [np.nan, 0.6]):
         with pytest.raises(DrError, match="give two between 0 and 1, such as 0.21,0.75"):
             choose_points(bare, Goals(thresholds=wrong))
     assert read_thresholds("0.21, 0.75") == [0.21, 0.75] and read_thresholds("") == []
@@ -215,6 +215,7 @@ def test_groups_are_scored_and_none_of_their_counts_names_anybody(model, points,
     assert shown.loc[("site", "B"), "num_patients"] == "< 5"
     assert np.isnan(shown.loc[("site", "B"), "auc"])
     assert shown.loc[("site", "A"), "num_patients"] == "not shown"  # 120 less it is B
+    assert np.isnan(shown.loc[("site", "A"), "sensitivity"])  # 0.84 of 38 is 32
     counts = shown["num_patients"].drop(["site"], level=0).astype(int)
     assert (counts % 5 == 0).all() and counts[("camera", "A")] == 60
     shares = shown[["auc", "sensitivity"]].dropna() * 100  # 0.8571 is 6 of 7

@@ -59,6 +59,14 @@ def test_the_mean_over_patients_has_the_bounds_of_its_theory():
     assert both.low.tolist() == [found.low] * 2
 
 
+def test_a_patient_of_many_photographs_makes_few_of_many():
+    """70 of one and one of 60 are 130^2 / 3670 = 5; a score that no draw changes has no bounds."""
+    patient = np.maximum(np.arange(130) - 59, 0)
+    found = bootstrap_patients(average(np.arange(130)), np.arange(130) % 2, patient)
+    alike = bootstrap_patients(average(np.ones(130)), np.arange(130) % 2, np.arange(130))
+    assert found.n == 71 and np.isnan([*found[1:3], *alike[1:3]]).all()
+
+
 @pytest.mark.parametrize(("patients", "of_kind"), [(59, 25), (60, 19)])
 def test_few_patients_have_no_bounds(patients, of_kind):
     """Fewer than 60 in all, or than 20 of a kind."""
