@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from dr_lib.errors import DrError
 from dr_lib.report.groups import Selection, measure, select_runs
 from dr_lib.runs.prices import PriceError, find_price
-from dr_lib.statistics.intervals import Interval, tabulate
+from dr_lib.statistics.intervals import NOTHING, Measured, tabulate
+from dr_lib.statistics.times import FEW_SESSIONS, WITHIN
 
 # what tells endpoints apart
 KINDS = (
@@ -116,8 +117,9 @@ def price_endpoints(
         A row per endpoint: as many of KINDS as there are, `instance` (the label of its price),
         `usd_per_hour`, `n` runs, of TIMES the mean over them, `busy_ms` (decoding and cropping
         occupy the server, too), `usd_per_million_never_idle`, `rate_per_s` that one machine held,
-        `num_machines`, `usd_per_month`, all with _low and _high; `reason` (empty, or one of
-        REASONS) and `disturbed`.
+        `num_machines`, `usd_per_month`, all with _low and _high, and _scope if it is less than any
+        session; `reason` (empty, or one of REASONS) and `disturbed`. Endpoints of several sessions
+        have bounds from three sessions each, as two machines do.
 
     Raises:
         DrError: a number is not valid, or no run was loaded.
@@ -132,6 +134,8 @@ def price_endpoints(
     peak_per_s = requests_per_day * busiest_hour / 3600
     kinds = [name for name in (*KINDS, "priced_as") if name in timed]
     loaded = timed.dropna(subset=["max_rate_per_s"])
+    sessions = loaded.groupby(NETWORK)["session"].transform("nunique")
+    loaded = loaded.assign(num_sessions=sessions)
     endpoints = []
     for _, rows in loaded.groupby(kinds, dropna=False, sort=False):
         price = _find_price(rows.iloc[0].to_dict(), instance)
@@ -139,12 +143,16 @@ def price_endpoints(
         times = {name: measure(name, rows) for name in TIMES}
         busy_ms = np.nansum([times["predict_ms"].value, times["decode_ms"].value])
         reason = _find_reason(rows, p99_ms)
-        rate = Interval(math.nan, math.nan, math.nan, len(rows))
+        rate = Measured(*NOTHING)._replace(n=len(rows))
         if reason != NO_RATE:
-            rate = Interval(*measure("max_rate_per_s", rows)[:4])
+            rate = measure("max_rate_per_s", rows)
+        if rate.scope == WITHIN and rows["num_sessions"].iloc[0] > 1:
+            # what is compared may be another machine's
+            rate = rate._replace(low=math.nan, high=math.nan, scope=FEW_SESSIONS)
         # a larger rate needs fewer machines; one is billed at least
         rates = np.array([rate.value, rate.high, rate.low])
         machines = np.maximum(1, np.ceil((peak_per_s / rates).round(9)))
+        about = (rate.n, rate.scope)
         endpoints.append(
             {
                 **rows[kinds].iloc[0],
@@ -154,8 +162,8 @@ def price_endpoints(
                 "busy_ms": busy_ms,
                 "usd_per_million_never_idle": float(usd_per_million(usd_per_hour, busy_ms)),
                 "rate_per_s": rate,
-                "num_machines": Interval(*machines, rate.n),
-                "usd_per_month": Interval(*machines * usd_per_hour * HOURS_PER_MONTH, rate.n),
+                "num_machines": Measured(*machines, *about),
+                "usd_per_month": Measured(*machines * usd_per_hour * HOURS_PER_MONTH, *about),
                 "reason": reason,
                 "disturbed": bool(rows["disturbed"].any()),
             }
@@ -167,9 +175,11 @@ def price_endpoints(
 
 def find_candidates(rows: pd.DataFrame) -> pd.DataFrame:
     """Find the endpoints of one network, of `price_endpoints`, that may be the cheapest: where no
-    interval tells them apart, all of them.
+    interval tells them apart, or a load test was disturbed, all of them.
     """
     rows = rows[rows["reason"] == ""]
+    if rows["disturbed"].any():
+        return rows
     highest = rows["usd_per_month_high"].fillna(math.inf).min()
     return rows[~(rows["usd_per_month_low"] > highest)]
 

@@ -19,6 +19,7 @@ from dr_lib.report.style import (
 )
 from dr_lib.serving.costs import NETWORK, find_candidates, tabulate_latencies
 from dr_lib.statistics.intervals import Interval
+from dr_lib.statistics.times import WITHIN
 
 
 def plot_predict_time(
@@ -74,7 +75,7 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
             sentence = "The prices of {} are not told apart: {}."
         else:
             sentence = "The cheapest endpoint of {} is {}: {} USD a month."
-            words.append(write_span(candidates.iloc[0], "usd_per_month", lang))
+            words.append(_write_span(candidates.iloc[0], "usd_per_month", lang))
         network = f"{name(network[0])}, {write_number(network[1], lang)} px"
         sentences.append(say(sentence).format(network, *words))
     return sentences
@@ -83,7 +84,8 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
 def answer_price(
     priced: pd.DataFrame, limits: Sequence[str], rests: str, lang: str = "en"
 ) -> Answer:
-    """Answer which endpoint is the cheapest, and what a month of it costs.
+    """Answer which endpoint of the first network is the cheapest, and what a month of it costs;
+    no number where none is named.
 
     Args:
         priced: of `price_endpoints`.
@@ -93,13 +95,23 @@ def answer_price(
     """
     say = choose_words(lang)
     sentence, *more = describe_choice(priced, lang)
-    row = priced.iloc[0]
-    if "USD" not in sentence:  # no cheapest one is named
+    _, rows = next(iter(priced.groupby(NETWORK, sort=False)))
+    candidates = find_candidates(rows)
+    if len(candidates) != 1 or candidates["disturbed"].any():
         return Answer(sentence, more=more, limits=limits, rests=rests)
-    usd, _, bounds = write_span(row, "usd_per_month", lang).partition(" [")
+    row = candidates.iloc[0]
+    usd, _, bounds = _write_span(row, "usd_per_month", lang).partition(" ")
     words = say("a month, machines: {}; one held {} requests a second, n = {}")
     machines = write_number(row["num_machines"], lang)
-    note = words.format(machines, write_span(row, "rate_per_s", lang), row["n"])
+    note = words.format(machines, _write_span(row, "rate_per_s", lang), row["n"])
     heading = f"{name(row['model'])}, {row['format']}, {row['instance']}"
-    number = Number(heading, f"{usd} USD", bounds and f"[{bounds}", note)
+    number = Number(heading, f"{usd} USD", bounds, note)
     return Answer(sentence, [number], more=more, limits=limits, rests=rests)
+
+
+def _write_span(row: pd.Series, column: str, lang: str) -> str:
+    """Write a value with its bounds, and that they are of one session if they are."""
+    text = write_span(row, column, lang)
+    if row.get(f"{column}_scope") != WITHIN:
+        return text
+    return f"{text} ({choose_words(lang)(WITHIN)})"

@@ -12,6 +12,7 @@ from dr_lib.runs.prices import Price, PriceError
 from dr_lib.runs.row import read_runs
 from dr_lib.serving.costs import price_endpoints, tabulate_latencies
 from dr_lib.serving.figures import answer_price, describe_choice
+from dr_lib.statistics.times import FEW_SESSIONS, WITHIN
 from tests.report.reading import timed_runs
 from tests.studies import load_endpoint
 
@@ -71,11 +72,50 @@ def test_a_fleet_and_its_sentence(tmp_path):
     assert said.endswith("at the price of ml.m5.xlarge: 503.7 [500.0, 510.0] USD a month.")
     (said,) = describe_choice(told, "pt")
     assert said.endswith("ao preço de ml.m5.xlarge: 503,7 [500,0; 510,0] USD por mês.")
-    (said,) = describe_choice(told.assign(disturbed=[True, False]))
-    assert said.endswith("is named: a load test was disturbed.")
+    for disturbed in ([True, False], [False, True]):
+        unsure = told.assign(disturbed=disturbed)
+        (said,) = describe_choice(unsure)
+        assert said.endswith("is named: a load test was disturbed.")
+        assert not answer_price(unsure, [], "").numbers
+    touching = told.assign(usd_per_month_high=[700, 900], usd_per_month_low=[500, 650])
+    assert "not told apart" in describe_choice(touching)[0]
+    assert not answer_price(touching, [], "").numbers
     answer = answer_price(told, [], "")
     assert answer.numbers[0].text == "503.7 USD" and answer.sentence == describe_choice(told)[0]
     assert price(tmp_path, 280_000)["instance"].tolist() == [C7G, M5]
+
+
+def test_two_machines_need_three_sessions_of_each(tmp_path):
+    """In one session each the intervals of 8 and 30 a second are far apart, and say nothing of the
+    next session; with one machine alone the interval is said to be within the session.
+    """
+    rates = {C7G: 8.0, M5: 30.0}
+    for num_sessions in (1, 2, 3):
+        for instance, rate in rates.items():
+            for k, share in enumerate((0.98, 1.0, 1.02)):
+                name = f"{instance}-{num_sessions}-{k}"
+                about = {"repetition": k, "boot": f"{instance}-{num_sessions}"}
+                held = share * rate * (1 + num_sessions / 100)
+                load_endpoint(tmp_path / instance, name, held, instance, **about)
+        priced = price(tmp_path)
+        (said,) = describe_choice(priced)
+        is_bounded = num_sessions == 3
+        assert priced["usd_per_month_low"].notna().tolist() == [is_bounded] * 2
+        assert ("cheapest endpoint" in said) == is_bounded
+        assert is_bounded or set(priced["rate_per_s_scope"]) == {FEW_SESSIONS}
+        if num_sessions == 1:
+            alone = price(tmp_path / M5)
+            assert alone[["rate_per_s_scope", "usd_per_month_scope"]].eq(WITHIN).all(axis=None)
+            answer = answer_price(alone, [], "")
+            assert "(within this session) USD a month." in answer.sentence
+            assert answer.numbers[0].bounds == "(within this session)"
+
+
+def test_endpoints_at_two_prices_are_two(tmp_path):
+    """The same machine, priced as another one."""
+    load_endpoint(tmp_path, "a", 10.0)
+    load_endpoint(tmp_path, "b", 10.0, priced_as=M5)
+    assert sorted(price(tmp_path)["instance"]) == [C7G, M5]
 
 
 def test_more_sure_rates_give_more_sure_prices(tmp_path):
