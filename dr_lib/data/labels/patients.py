@@ -9,7 +9,7 @@ from dr_lib.data.labels.reader import SPELT, find_spellings
 
 FILES = "file names"  # by which patients are found
 STATED = "PatientID"
-DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d.%m.%Y")  # 31/05/2024
+DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")  # 31/05/2024
 
 
 def name_patients(rows: pd.DataFrame, others: Mapping[str, pd.Series]) -> pd.DataFrame:
@@ -64,22 +64,29 @@ def limit_photographs(number: int) -> int:
     return max(6, number // 20)
 
 
-def number_visits(cells: pd.Series, patients: pd.Series) -> pd.Series:
+def number_visits(rows: pd.DataFrame) -> pd.Series:
     """Number the visits of each patient from 0, by day or number, or else as the table lists them.
 
     Args:
-        cells: dates or names of visits; empty where unknown.
-        patients: whose they are.
+        rows: labels, row, patient, and visit: dates or names of visits; empty where unknown.
 
     Returns:
         Texts, which hold no date.
+
+    Raises:
+        DrError: some are dates, and others none of that kind.
     """
-    known = cells[cells != ""]
-    days = known.str.replace(r"[T ].*", "", regex=True)
+    known = rows[rows["visit"] != ""]
+    days = known["visit"].str.replace(r"[T ].*", "", regex=True)
     iso = pd.to_datetime(days, format="ISO8601", errors="coerce")
     orders = [iso.fillna(pd.to_datetime(days, format=f, errors="coerce")) for f in DAYS]
-    orders.append(pd.to_numeric(days, errors="coerce"))
-    orders.append(pd.Series(pd.factorize(known)[0], known.index))
-    order = next(order for order in orders if order.notna().all())
-    visits = order.groupby(patients[known.index]).rank("dense") - 1
-    return visits.astype(int).astype(str).reindex(cells.index, fill_value="")
+    best = max(orders, key=pd.Series.count)
+    numbers = pd.to_numeric(days, errors="coerce")
+    if numbers.notna().all() and best.isna().any():
+        best = numbers
+    elif not best.count():
+        best = pd.Series(pd.factorize(known["visit"])[0], known.index)
+    words = "visit is no date like those of the other rows: write all as 2024-05-31"
+    refuse(known, best.isna(), words)
+    visits = best.groupby(known["patient"]).rank("dense") - 1
+    return visits.astype(int).astype(str).reindex(rows.index, fill_value="")

@@ -21,6 +21,10 @@ if TYPE_CHECKING:  # a study that prices its runs starts without it
 TEXTS = (".csv", ".tsv", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm")
 NAMES = {**dict(zip(COLUMNS, COLUMNS)), **list_words(COLUMNS)}  # ours by what people write
+# Grau 2, Grau Dr 2: of a second doctor
+NUMBERED = re.compile(
+    rf"({'|'.join(['grade', *COLUMNS['grade'].split()])})(_[a-z]+)*_?[1-9]\d?"
+)
 TOP = 20  # lines above and of a header, at most
 SPELT = (
     "ids of patients differ only in case, blanks, leading zeros or .0: write those of one person"
@@ -161,9 +165,9 @@ def find_spellings(ids: pd.Series) -> pd.Series:
 
 
 def _name(column: str) -> str:
-    """Name a column by COLUMNS, or by its folded name."""
+    """Name a column by COLUMNS, or by its folded name; a second doctor's grades are grades, too."""
     folded = fold_name(column)
-    return NAMES.get(folded, folded)
+    return "grade" if NUMBERED.fullmatch(folded) else NAMES.get(folded, folded)
 
 
 def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> list[str]:

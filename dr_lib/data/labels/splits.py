@@ -12,6 +12,8 @@ from dr_lib.data.labels.groups import unite
 from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.schema import SIDES
 
+# what a photograph is known by in another split, the surest first
+KNOWN_BY = ("image_id", "patient_id", "content_id")
 SCHEMES = ("random", "paper", "official", "folds")
 
 
@@ -46,8 +48,7 @@ def split_photographs(
             or folds, of which each is test once.
         seed: of the draw.
         folds: number of folds.
-        kept: of an earlier split of the same scheme, which is no folds: sides by image_id, and by
-            patient_id.
+        kept: of an earlier split of the same scheme, which is no folds: sides by KNOWN_BY.
 
     Returns:
         A table, or one for each fold: image_id, group, split (train, validation, test or excluded),
@@ -75,7 +76,7 @@ def split_photographs(
         )
     counts = pd.crosstab(used["group"], used["grade"]).loc[groups]
     rng = np.random.default_rng(seed)
-    before = _find_sides(used, groups, kept)
+    before = _find_group_sides(used, groups, kept)
     if scheme == "official":
         divided = [used.groupby("group")["official"].first()[groups]]
     elif scheme == "folds":
@@ -128,9 +129,19 @@ def _keep_one_copy(table: pd.DataFrame, unlike: pd.Series) -> pd.DataFrame:
     return table.assign(reason=reason)
 
 
-def _find_sides(used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]) -> pd.Series:
+def find_sides(table: pd.DataFrame, sides: Mapping[str, str]) -> pd.Series:
+    """Find each photograph's side in an earlier split; NaN for a new one."""
+    side = table[KNOWN_BY[0]].map(sides)
+    for column in KNOWN_BY[1:]:
+        side = side.fillna(table[column].map(sides))
+    return side
+
+
+def _find_group_sides(
+    used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]
+) -> pd.Series:
     """Find each group's side in an earlier split, the latest of several; NaN for a new group."""
-    side = used["image_id"].map(sides).fillna(used["patient_id"].map(sides))
+    side = find_sides(used, sides)
     rank = side.map({side: rank for rank, side in enumerate(SIDES)})
     return rank.groupby(used["group"]).max()[groups].map(dict(enumerate(SIDES)))
 

@@ -280,7 +280,7 @@ def _check_folders(rows: pd.DataFrame) -> None:
 
 def _number_visits(table: pd.DataFrame) -> list[str]:
     """Number the visits; return a sentence on eyes with several grades at one."""
-    table["visit"] = number_visits(table["visit"], table["patient"])
+    table["visit"] = number_visits(table)
     eyes = table[table["eye"] != ""]
     is_unlike = eyes.groupby(["patient", "eye", "visit"])["grade"].transform("nunique") > 1
     if not is_unlike.any():

@@ -49,6 +49,7 @@ TYPES = {
     **dict.fromkeys(["row", "grade", "referable", "size"], int),
 }
 OWN = "folder"  # the layout of a data set that is nobody else's
+NEW = ".new"  # of a table whose manifest is not written yet
 COPIES = "near_duplicates.csv"
 REJECTIONS = "rejected.csv"
 ADVICE = ". Prepare the folder again, or copy it again."
@@ -66,17 +67,32 @@ def read_manifest(data_dir: Path) -> dict:
         command = write_command("prepare")
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with {command}")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
+        manifest = json.loads(content)
         if fault := find_other_schema(manifest, "prepare the folder again"):
             raise ShardError(f"{path}: {fault}")
         manifest["data_kind"], manifest["parameters"]["versions"], manifest["splits"]
         [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
+        if content != write_manifest(manifest):
+            raise ValueError("altered")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ShardError(
             f"{path} is damaged ({error!r}): copy it again, or delete the folder and prepare it "
             "again"
         ) from error
+    place_new(data_dir, manifest["files"])
     return manifest
+
+
+def place_new(data_dir: Path, files: Mapping[str, str]) -> None:
+    """Put the tables that a manifest names in the place of those of before; a call that was killed
+    left them beside.
+    """
+    for path in data_dir.glob(f"*.csv{NEW}"):
+        with suppress(OSError):  # another process was first
+            name = path.name.removesuffix(NEW)
+            if hash_file(path) == files.get(name):
+                path.replace(data_dir / name)
 
 
 def describe_data(
@@ -195,6 +211,9 @@ class Prepared:
         table = labels.merge(sides, on="image_id", validate="1:1")
         table = table.merge(listing[[*PLACE, "shard"]], on=KEY, validate="1:1")
         table = table.sort_values("image_id", ignore_index=True)
+        if len(table) < len(labels):
+            number = len(labels) - len(table)
+            raise ShardError(f"{number} photographs of labels.csv are in no shard{ADVICE}")
         self.photographs = table.astype({"offset": int, "length": int})
 
     @property
@@ -371,8 +390,6 @@ def verify(data_dir: Path) -> dict:
     manifest = read_manifest(data_dir)
     files = manifest["files"]
     faults = []
-    if (data_dir / "manifest.json").read_bytes() != write_manifest(manifest):
-        faults.append("manifest.json: altered")
     for name in sorted(files):
         try:
             check_file(data_dir, name, files)

@@ -30,7 +30,7 @@ from dr_lib.data.prepared.folder import (
     format_table,
     read_manifest,
 )
-from dr_lib.data.prepared.split import lock_folder, write_split
+from dr_lib.data.prepared.split import lock_folder, read_sides, write_split
 from dr_lib.data.prepared.workers import Map
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file, is_empty, replace, split_paths
@@ -83,8 +83,9 @@ def prepare(
         images, labels: of `tables.read_labels`.
         out: folder to write, new, empty or prepared before.
         private: folder for the salt of the pseudonyms and what names files, mode 0700: `names.csv`
-            of all image ids, with the status of the crop, `rejected.csv` and `near_duplicates.csv`.
-            By default `<out>.private`.
+            of all image ids, with the status of the crop, `rejected.csv`, `near_duplicates.csv`,
+            and `sides.csv`, by which patients keep their side while they are away. By default
+            `<out>.private`.
         method: how the field of view is found, of `crop.crop_fundus`.
         size: side of the crops [px].
         scheme: of `splits.split_photographs`; default random, or as the folder was divided before.
@@ -158,10 +159,19 @@ def prepare(
         }
         path = out / "split.csv"
         try:
-            write_split(out, manifest, usable.filter(LABELLED), path, scheme=scheme, new=new)
+            write_split(
+                out,
+                manifest,
+                usable.filter(LABELLED),
+                path,
+                scheme=scheme,
+                new=new,
+                remembered=_read_sides(private, out, earlier),
+            )
         except LabelTableError as error:
             rest = f"; {len(unread)} labelled photographs were rejected, see {listed}"
             raise LabelTableError(f"{error}{rest * (len(unread) > 0)}") from error
+        _keep_sides(private, out, keep)
         _drop_unlisted(out)
     return {**read_manifest(out), "said": labels.said, "unused_columns": labels.unused}
 
@@ -263,6 +273,31 @@ def _read_known(private: Path, out: Path) -> dict[str, tuple[str, str]]:
     table = table[table["data_dir"] == str(out.absolute())]
     found = zip(table["state"], table["content_id"], strict=True)
     return dict(zip(table["image_id"], found, strict=True))
+
+
+def _name_draw(manifest: dict) -> str:
+    """Name how split.csv was drawn: sides of another draw do not count."""
+    facts = manifest["splits"].get("split.csv", {})
+    return f"{facts.get('scheme')} {facts.get('seed')}"
+
+
+def _read_sides(private: Path, out: Path, manifest: dict) -> dict[str, str]:
+    """Read from sides.csv the sides of all who were in split.csv since it was drawn."""
+    path = private / "sides.csv"
+    if not path.exists():
+        return {}
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    is_ours = table["data_dir"] == str(out.absolute())
+    table = table[is_ours & (table["drawn"] == _name_draw(manifest))]
+    return dict(zip(table["id"], table["split"], strict=True))
+
+
+def _keep_sides(private: Path, out: Path, keep: Keep) -> None:
+    """Add the sides of split.csv to sides.csv."""
+    manifest = read_manifest(out)
+    sides = _read_sides(private, out, manifest) | read_sides(out, "split.csv")
+    table = pd.DataFrame(sorted(sides.items()), columns=["id", "split"])
+    keep("sides.csv", table.assign(drawn=_name_draw(manifest)))
 
 
 def _keep_private(private: Path, out: Path, name: str, rows: pd.DataFrame) -> Path:

@@ -1,5 +1,6 @@
 """Split a prepared folder again, in seconds: only tables are written, no shard is opened."""
 
+import hashlib
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,20 +12,22 @@ import pandas as pd
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.schema import EXCLUDED
-from dr_lib.data.labels.splits import split_photographs
+from dr_lib.data.labels.splits import KNOWN_BY, find_sides, split_photographs
 from dr_lib.data.prepared.folder import (
     COPIES,
+    NEW,
     REJECTIONS,
     Prepared,
+    format_table,
     parse_table,
+    place_new,
     place_pairs,
     read_manifest,
     read_table,
     write_manifest,
-    write_table,
 )
 from dr_lib.data.prepared.records import Record, ShardError, frame, to_example
-from dr_lib.files import hash_file, lock, replace, write_bytes
+from dr_lib.files import lock, replace, write_bytes, write_text
 
 LOCK_WAIT_S = 60.0
 
@@ -93,12 +96,14 @@ def write_split(
     seed: int | None = None,
     folds: int = 5,
     new: Mapping[str, pd.DataFrame] = {},  # noqa: B006
+    remembered: Mapping[str, str] = {},  # noqa: B006
 ) -> list[Path]:
     """Split the labelled photographs of a folder; write its tables and, last, the manifest.
 
     Nothing is written if they cannot be divided. `new` are other tables of the folder, by name.
     Without a seed, groups stay where the table has them that this takes the place of, if its
-    scheme is the same; folds are divided again.
+    scheme is the same, and where `remembered` has patients who are not in it; folds are divided
+    again. Tables are written beside those of before, which count until the manifest is there.
     """
     is_own = path.name in ("labels.csv", COPIES, REJECTIONS) or path.name.startswith("crops")
     if path.suffix != ".csv" or is_own or path.parent != data_dir:
@@ -119,12 +124,11 @@ def write_split(
         stems = [f"{path.stem}-{number}-of-{folds}" for number in range(1, folds + 1)]
         paths = [path.with_stem(stem) for stem in stems]
     facts = splits.get(paths[0].name, {})
-    before = None
+    kept = {}
     if facts.get("scheme") != scheme:
         facts = earlier
     elif seed is None and scheme != "folds":
-        before = parse_table(path)
-        before = before[before["split"] != EXCLUDED]
+        kept = {**remembered, **read_sides(data_dir, path.name)}
     seed = facts["seed"] if seed is None else seed
     copies = new[COPIES] if new else read_table(data_dir, COPIES, files)
     tables = split_photographs(
@@ -133,20 +137,29 @@ def write_split(
         scheme=scheme,
         seed=seed,
         folds=folds,
-        kept={} if before is None else _list_sides(before),
+        kept=kept,
     )
     written = {**new, "labels.csv": labels}
     for one, sides in zip(paths, tables, strict=True):
         written[one.name] = sides
         divided = labels.merge(sides, on="image_id")
         splits[one.name] = {"scheme": scheme, "seed": seed, **_count(divided)}
-        if before is not None and (number := _count_moved(divided, before)):
+        if number := _count_moved(divided, kept):
             splits[one.name]["num_moved"] = number
-    for name, table in written.items():
-        write_table(data_dir / name, table)
-        files[name] = hash_file(data_dir / name)
-    manifest["files"] = dict(sorted(files.items()))
+    texts = {name: format_table(table) for name, table in written.items()}
+    hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    # the same command again, as after a kill, says the same
+    if (
+        kept
+        and "num_moved" in facts
+        and hashes.items() <= read_manifest(data_dir)["files"].items()
+    ):
+        splits[path.name]["num_moved"] = facts["num_moved"]
+    for name, text in texts.items():
+        write_text(data_dir / f"{name}{NEW}", text)
+    manifest["files"] = dict(sorted((files | hashes).items()))
     write_bytes(data_dir / "manifest.json", write_manifest(manifest))
+    place_new(data_dir, manifest["files"])
     return paths
 
 
@@ -210,16 +223,29 @@ def export_records(
     return paths
 
 
-def _list_sides(used: pd.DataFrame) -> dict[str, str]:
-    """Map image ids and groups (named after their first patient) to the sides of a split table."""
-    by_group = dict(zip(used["group"], used["split"], strict=True))
-    return by_group | dict(zip(used["image_id"], used["split"], strict=True))
+def read_sides(data_dir: Path, name: str) -> dict[str, str]:
+    """Map what photographs are known by in a folder, see `KNOWN_BY`, to the sides of a split table.
+
+    Raises:
+        ShardError: the table or labels.csv is not as the manifest says.
+    """
+    files = read_manifest(data_dir)["files"]
+    try:
+        table = read_table(data_dir, name, files)
+        labels = read_table(data_dir, "labels.csv", files)
+    except ShardError as error:
+        advice = f"copy it again, or delete {name} to divide the patients anew"
+        raise ShardError(f"{error}: {advice}") from error
+    used = table[table["split"] != EXCLUDED].merge(labels, on="image_id")
+    sides = {}
+    for column in KNOWN_BY:
+        sides |= dict(zip(used[column], used["split"], strict=True))
+    return sides
 
 
-def _count_moved(table: pd.DataFrame, before: pd.DataFrame) -> int:
+def _count_moved(table: pd.DataFrame, sides: Mapping[str, str]) -> int:
     """Count the patients who changed sides."""
-    sides = _list_sides(before)
-    side = table["image_id"].map(sides).fillna(table["patient_id"].map(sides))
+    side = find_sides(table, sides)
     is_moved = side.notna() & (table["split"] != EXCLUDED) & (table["split"] != side)
     return int(table.loc[is_moved, "patient_id"].nunique())
 

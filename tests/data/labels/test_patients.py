@@ -182,6 +182,8 @@ def test_two_sites_with_one_number(tmp_path):
         ("2024-05-01~10:08 2024-05-01T11:30 2023-12-31 2024-05-02", "1 1 0 0"),
         ("03/04/2024 05/03/2024 04/04/2024 01/01/2024", "1 0 2 0"),  # the day first
         ("03/04/2024 03/13/2024 04/04/2024 01/01/2024", "0 1 2 0"),  # the month first
+        ("03-04-2024 05-03-2024 04-04-2024 01-01-2024", "1 0 2 0"),
+        ("03/13/2024 13/03/2024 04/04/2024 ?", "labels.csv, rows 2, 5: visit is no date"),
         ("10/05/2024 2024-05-01 01/06/2023 2024-05-01", "2 1 0 0"),
         ("10 9 10 3", "1 0 1 0"),
         ("before after before after", "0 1 0 0"),
@@ -191,9 +193,14 @@ def test_two_sites_with_one_number(tmp_path):
 def test_visits_are_numbered_by_day(cells, visits):
     """Three photographs of one patient and one of another; their dates stay private."""
     texts = [cell.replace("~", " ").replace(".", "") for cell in cells.split()]
-    patients = pd.Series(["p", "p", "p", "q"])
+    table = pd.DataFrame({"visit": texts, "patient": ["p", "p", "p", "q"], "row": [2, 3, 4, 5]})
+    table["labels"] = "labels.csv"
+    if "row" in visits:
+        with pytest.raises(DrError, match=visits):
+            number_visits(table)
+        return
     expected = [visit.replace(".", "") for visit in visits.split()]
-    assert number_visits(pd.Series(texts), patients).tolist() == expected
+    assert number_visits(table).tolist() == expected
 
 
 def test_an_eye_with_two_grades_is_named_unless_the_visits_are(tmp_path):

@@ -122,6 +122,7 @@ def test_what_is_no_table_is_said(tmp_path, path, content, words):
         ("image,Grau,DR_grade", "leve,1", (), "grade is in two columns"),
         ("image,Grau Dr 1,Grau Dr 2", "1,2", ["grade=Grau Dr 2"], "2"),
         ("image,Grau,Grau Dr 2", "1,2", ["grade=grau dr 2"], "2"),
+        ("image,Grau,Grau Dr 2", "1,2", (), "row 2: grade is in two .*--column grade=3"),
         ("image,Grau (RD),Grau (EMD),grade_0", "2,1,0", (), "2"),
         ("image,diagnosis", "3", ["grade=diagnosis"], "3"),
         ("image,grade", "3", ["grade=Grau"], "for grade=Grau: it has image, grade"),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.data.prepared.folder import Prepared
+from dr_lib.data.prepared.folder import Prepared, write_manifest
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_folder_s_name_makes_no_public_data_set(small_sample, tmp_path, layout
     folder = shutil.copytree(small_sample, tmp_path / "eyepacs")
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["parameters"]["layout"] = layout
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_bytes(write_manifest(manifest))
 
     prepared = Prepared(folder)
     ids = prepared.photographs.query("split == 'test'")["image_id"].to_numpy()

@@ -449,6 +449,64 @@ def test_patients_stay_on_their_side_when_the_table_changes(photographs, out, ed
     assert (Prepared(out).photographs.set_index("image_id")["split"] != after).sum() == 1
 
 
+def test_patients_keep_their_side_while_they_are_away(photographs, out, edit):
+    """Those who left for one call, and those whose files have other names."""
+    whole = edit()
+    run(photographs)
+    before = Prepared(out).photographs.set_index("row")["split"]
+    is_train = (before == "train").sort_index().to_numpy()
+    edit(slice(12, 40))
+    run(photographs)
+    names = [f"b{number}.png" for number in range(40)]
+    for old, name in zip(whole["image"], names, strict=True):
+        (photographs / old).rename(photographs / name)
+    whole.assign(image=names).to_csv(out.parent / "labels.csv", index=False)
+    run(photographs)
+    after = Prepared(out).photographs.set_index("row")["split"].sort_index()
+    assert ((after == "train").to_numpy() == is_train).all()
+    assert after.equals(before.sort_index())
+
+
+def test_a_kill_between_the_tables_leaves_the_old_folder_or_the_new(
+    photographs, out, edit, monkeypatch
+):
+    """The old one opens until the manifest is there, and the new one from then on."""
+    run(photographs)
+    before = digests(out)
+    named = Prepared(out).photographs.set_index("row")["split"]
+    one, other = (named.index[named == side][0] - 2 for side in ("train", "test"))
+    people = edit()["patient"].tolist()
+    people[one] = people[other]
+    edit(patient=people)
+    for name, is_old in (("write_bytes", True), ("place_new", False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"dr_lib.data.prepared.split.{name}", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                run(photographs)
+        assert len(Prepared(out).photographs) == 40 and verify(out)
+        assert (digests(out)["labels.csv"] == before["labels.csv"]) == is_old
+    after = digests(out)
+    assert run(photographs)["splits"]["split.csv"]["num_moved"] == 1
+    assert digests(out) == after and not [*out.glob("*.new")]
+
+
+def test_damage_is_not_made_the_new_state(photographs, out):
+    """A manifest or a split table that somebody edited is refused, by every command."""
+    run(photographs)
+    manifest = out / "manifest.json"
+    for path, old, new in (
+        (out / "split.csv", b"train", b"test"),
+        (manifest, b"opencv", b"opencw"),
+    ):
+        content = path.read_bytes()
+        path.write_bytes(content.replace(old, new, 1))
+        for call_again in (lambda: run(photographs), lambda: split(out), lambda: Prepared(out)):
+            with pytest.raises(ShardError, match=f"{path.name}.*altered|two sides"):
+                call_again()
+        path.write_bytes(content)
+    run(photographs)
+
+
 def test_a_folder_is_written_by_one_process_at_a_time(photographs, out, monkeypatch):
     """Else a split that began before would put back the labels of before."""
     run(photographs)
@@ -527,7 +585,7 @@ def test_names_join_image_ids_and_files(photographs, out):
     known = {*Prepared(out).photographs["image_id"]}
     assert len(known) == 39 and known < {*names["image_id"]}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in private.glob("*.csv")}
-    assert modes == {0o600} and len([*private.glob("*.csv")]) == 3
+    assert modes == {0o600} and len([*private.glob("*.csv")]) == 4
 
 
 def test_a_link_to_nothing_is_named_by_its_row(photographs):
