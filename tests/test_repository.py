@@ -39,7 +39,7 @@ CEILINGS = {
     "dr_lib": 6964,
     "dr_lib/hardware": 4920,
     "dr_lib/statistics": 3863,
-    "dr_lib/data": 37457,
+    "dr_lib/data": 37995,
     "dr_lib/training": 16761,
     "dr_lib/runs": 14932,
     "dr_lib/report": 13765,
