@@ -39,5 +39,5 @@ def exported(source, labelled, tmp_path_factory):
     """The folder with a model folder of every format, and the table of the export."""
     out = tmp_path_factory.mktemp("exported")
     return out, export_model(
-        source, out, formats=FORMATS, calibration=draw_crops(50), labelled=labelled
+        source, out, formats=FORMATS, calibration=draw_crops(50), labelled=labelled, force=True
     )
