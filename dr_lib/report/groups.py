@@ -341,8 +341,8 @@ def _name_groups(
     """Add the names of groups and sessions, and the number by which runs are paired."""
     nothing = pd.Series("", finished.index)
     machine = _name_machines(levels)
-    mode = finished.reindex(columns=["mode"])["mode"].astype(object).fillna("paper")
-    environment = machine.where(mode == "paper", machine + ", " + mode)
+    mode = finished.reindex(columns=["mode"])["mode"].astype(object)  # of trainings alone
+    environment = machine.where(mode.fillna("paper") == "paper", machine + ", " + mode)
     work = _tell_apart(nothing, levels, schema.WORK, nothing)
     system = machine + _tell_apart(nothing, levels, ["mode"], nothing)
     system = _tell_apart(system, levels, [*STACK, *schema.HARDWARE], work)
