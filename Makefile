@@ -100,8 +100,10 @@ runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 constraints: .venv/ready ## constraints/ and the container's requirements.lock: every package, as of today
 	@$(PIP) uv
 	$(BIN)/python -m tools.constraints
+	# of backports-strenum 1.3 is for Python 3.10 alone, which uv overlooks
 	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-annotate \
-	  --only-binary :all: dr_lib/serving/requirements.txt -o dr_lib/serving/requirements.lock
+	  --only-binary :all: --constraint <(echo "backports-strenum<1.3") \
+	  dr_lib/serving/requirements.txt -o dr_lib/serving/requirements.lock
 
 mutations: .venv/ready ## which tests notice 60 changes of the code: SEED= FULL=1; hours on 2 cores
 	$(BIN)/python -m tools.mutations $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full)
