@@ -207,10 +207,15 @@ def _take_visible(gpus: list[Gpu], names: list[str]) -> list[Gpu]:
 
 
 def _count_tpu_chips() -> int:
-    """Count the chips by the runtime's name of their kind, such as v5litepod-8, else one where its
-    variables say that a TPU is lent: `activate` asks JAX for them.
+    """Count the chips by their device files, else by the runtime's type name, such as v5litepod-8,
+    else one where the runtime says that a TPU is lent: `activate` refuses one that is not there.
     """
-    named = re.search(r"-(\d+)$", os.environ.get(TPU_KIND, ""))
-    if named:
-        return int(named[1])
-    return int(any(os.environ.get(name) for name in TPU_VARIABLES))
+    kind = os.environ.get(TPU_KIND, "")
+    is_lent = any(os.environ.get(name) for name in TPU_VARIABLES)
+    files = [
+        path for path in Path("/dev").glob("accel*") if re.fullmatch(r"accel\d+", path.name)
+    ]
+    if is_lent and not files:  # a GPU handed through to a virtual machine has such files too
+        files = [path for path in Path("/dev/vfio").glob("*") if path.name.isdigit()]
+    named = re.search(r"-(\d+)$", kind)
+    return len(files) or (int(named[1]) if named else int(is_lent))
