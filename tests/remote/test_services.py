@@ -108,7 +108,7 @@ def test_another_device_ends_the_session_and_its_row_is_kept(cloud, quick, on):
     ("on", "file", "code", "said", "logs"),
     [
         ("kaggle:cpu", "__main__.py", "raise SystemExit(1)", "C1-r00: left no row", 2),
-        ("colab:cpu", "__main__.py", "raise SystemExit(3)", "run would fail alike", 1),
+        ("colab:cpu", "__main__.py", "raise SystemExit(3)", "the first two runs failed", 1),
         (
             "colab:cpu",
             "report/setup.py",
@@ -119,7 +119,7 @@ def test_another_device_ends_the_session_and_its_row_is_kept(cloud, quick, on):
     ],
 )
 def test_what_fails_there_is_said(cloud, quick, on, file, code, said, logs):
-    """A run's log is here, and the session goes on with the next one, unless that would fail alike;
+    """A run's log is here, and the session goes on with the next one, unless the first two failed;
     of a machine that cannot be set up, the last error in the session's log says why, such as pip's.
     """
     path = quick(on)
