@@ -136,7 +136,7 @@ def test_each_command_can_be_pasted_behind_the_one_before(photographs):
                 run(command_of("prepare", done).replace("data/prepared", "data/other"), clone)
             # 80 drawn photographs cannot show that a format is as good; one is served
             if " export " in command:
-                command += " --force --format litert_int8"
+                command += " --force --format litert_float32"
             if " load http" in command:  # as many requests, without the pauses of two minutes
                 command += " --seconds 5" if "--rate" in command else " --gap 0"
             if "10_train" in command or "40_mnist_cuda" in command:
