@@ -150,10 +150,10 @@ def test_a_study_of_implementations(clone, digits, tmp_path_factory, monkeypatch
     text = report(clone, "trial", lang="pt")
     assert "UnavailableError: paper needs a GPU" in text
     assert "Rapidez em relação ao Keras" in text
-    assert "<td>C++ fused, batch 1, CPU</td>" in text
+    assert "<td>C++ fundido, lote 1, CPU</td>" in text
     (alike,) = pd.read_csv(study.with_suffix("") / "like_for_like.csv").itertuples()
-    assert alike.line == "C++ fused, batch 1, CPU"
-    assert alike.reference == "Keras / JAX, batch 1, CPU"
+    assert alike.line == "C++ fundido, lote 1, CPU"
+    assert alike.reference == "Keras / JAX, lote 1, CPU"
     assert alike.n == 3
     assert alike.times_as_fast_low < alike.times_as_fast < alike.times_as_fast_high
     several = study.with_name("several.yaml")
