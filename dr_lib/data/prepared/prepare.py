@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -171,9 +171,10 @@ def prepare(
         except LabelTableError as error:
             rest = f"; {len(unread)} labelled photographs were rejected, see {listed}"
             raise LabelTableError(f"{error}{rest * (len(unread) > 0)}") from error
-        _keep_sides(private, out, keep)
-        _drop_unlisted(out)
-    return {**read_manifest(out), "said": labels.said, "unused_columns": labels.unused}
+        written = read_manifest(out)
+        _keep_sides(private, out, written, keep)
+        _drop_unlisted(out, written["files"])
+    return {**written, "said": labels.said, "unused_columns": labels.unused}
 
 
 @contextmanager
@@ -256,9 +257,8 @@ def _find_copies(table: pd.DataFrame, keep: Keep, exclude_unlike: bool) -> pd.Da
     return copies
 
 
-def _drop_unlisted(out: Path) -> None:
-    """Delete shards of which no record counts any more."""
-    files = read_manifest(out)["files"]
+def _drop_unlisted(out: Path, files: Mapping[str, str]) -> None:
+    """Delete shards of which no record counts any more: those that the manifest does not list."""
     for path in list_own(out):
         if path.name not in files:
             path.unlink()
@@ -292,9 +292,8 @@ def _read_sides(private: Path, out: Path, manifest: dict) -> dict[str, str]:
     return dict(zip(table["id"], table["split"], strict=True))
 
 
-def _keep_sides(private: Path, out: Path, keep: Keep) -> None:
+def _keep_sides(private: Path, out: Path, manifest: dict, keep: Keep) -> None:
     """Add the sides of split.csv to sides.csv."""
-    manifest = read_manifest(out)
     sides = _read_sides(private, out, manifest) | read_sides(out, "split.csv")
     table = pd.DataFrame(sorted(sides.items()), columns=["id", "split"])
     keep("sides.csv", table.assign(drawn=_name_draw(manifest)))
