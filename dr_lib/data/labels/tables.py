@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.data.labels.datasets import read_names, read_parts
+from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import (
     OWN,
     PICTURES,
@@ -31,10 +31,8 @@ from dr_lib.data.labels.patients import (
     name_patients,
     number_visits,
 )
-from dr_lib.data.labels.reader import read_sheet
 from dr_lib.data.labels.schema import FACTS, fold_id, fold_text, read_words
 from dr_lib.data.photograph.decode import is_dicom, load_reader
-from dr_lib.errors import DrError
 
 
 class Labels(NamedTuple):
@@ -128,40 +126,6 @@ def read_labels(
         said,
         unused if is_own else [],
     )
-
-
-def read_patients(
-    labels: Path, photographs: Sequence[Path], *, sheet: str = "", columns: Sequence[str] = ()
-) -> pd.Series:
-    """Read who each photograph is of, from a table as `read_labels` reads it; it needs no grades.
-
-    Args:
-        labels: a table with the columns image and patient.
-        photographs: files, by their whole paths.
-        sheet, columns: as for `read_labels`.
-
-    Returns:
-        A patient for each photograph; empty where it has none.
-
-    Raises:
-        DrError: the table cannot be read, or does not fit; the message names rows, no photograph.
-    """
-    table = read_sheet(labels, sheet, columns)
-    needed = ("image_id", "patient_id")
-    if not {*needed} <= {*table.names}:
-        header = ", ".join(filter(None, table.header))
-        raise DrError(
-            f"{table}: it needs the columns image and patient; it has {header}. Rename one, or"
-            " choose it, such as --column patient=NAME"
-        )
-    table = table._replace(names=[name if name in needed else "" for name in table.names])
-    rows = _match_photographs(Source(read_parts()[-1], labels, table, list(photographs)))
-    by_name = {FILES: read_names(rows["name"])["patient"]}
-    rows["patient"] = name_patients(rows, by_name)["patient"]
-    rows = rows[(rows["patient"] != "") & (rows["image"] != "")].assign(reason="", grade="")
-    _mark_repeats(rows)
-    known = dict(zip(rows["image"], rows["patient"], strict=True))
-    return pd.Series([known.get(str(path), "") for path in photographs], dtype=str)
 
 
 def _match_photographs(source: Source) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import pytest
 
 from dr_lib.data.labels.patients import number_visits
 from dr_lib.data.labels.schema import read_words
-from dr_lib.data.labels.tables import Labels, read_labels, read_patients
+from dr_lib.data.labels.tables import Labels, read_labels
 from dr_lib.errors import DrError
 
 
@@ -74,15 +74,9 @@ NUMBER = "Prontuário"
     ],
 )
 def test_who_is_one_person(tmp_path, columns, rows, people, notices):
-    """By hand: the photographs of a person have one letter; what was decided is said. `predict`
-    reads the same people.
-    """
+    """By hand: the photographs of a person have one letter; what was decided is said."""
     found = read(tmp_path, rows, *columns)
     assert name_people(found.table["patient"]) == people
-    if columns:
-        paths = list(map(Path, found.table["image"]))
-        patients = read_patients(tmp_path / "labels.csv", paths)
-        assert name_people(patients.where(patients != "", found.table["image"])) == people
     said = "\n".join(found.said + found.notices)
     for notice in notices:
         assert re.search(notice, said), said
@@ -110,14 +104,9 @@ SPELT = "ids of patients differ only in case, blanks, leading zeros or .0: write
     ],
 )
 def test_what_could_be_one_person_or_two_is_refused(tmp_path, columns, rows, message):
-    """Both eyes of a person could stand on two sides, or two people count as one; `predict` refuses
-    the same.
-    """
+    """Both eyes of a person could stand on two sides, or two people count as one."""
     with pytest.raises(DrError, match=f"labels.csv, {message}"):
         read(tmp_path, rows, *columns)
-    if columns:
-        with pytest.raises(DrError, match=f"labels.csv, {message}"):
-            read_patients(tmp_path / "labels.csv", [])
 
 
 def test_a_column_of_patients_is_chosen(tmp_path):
