@@ -4,7 +4,7 @@ import json
 
 import click
 
-from dr_lib.options import Suite
+from dr_lib.training.model_folder import replace_nan
 
 
 @click.command()
@@ -12,8 +12,7 @@ from dr_lib.options import Suite
 @click.option("--model", default="mobilenet", show_default=True, help="network to train")
 @click.option("--image-size", default=96, show_default=True, help="side of its input [px]")
 @click.option("--batch-size", default=8, show_default=True, help="photographs of a step")
-@click.pass_obj
-def probe(suite: Suite, train: bool, model: str, image_size: int, batch_size: int) -> None:
+def probe(train: bool, model: str, image_size: int, batch_size: int) -> None:
     """Print what this machine has and how a training would use it, as JSON; with --train, what a
     step takes in each mode, on drawn photographs.
     """
@@ -27,7 +26,7 @@ def probe(suite: Suite, train: bool, model: str, image_size: int, batch_size: in
         facts = find_facts()
         plan = choose(facts)
         found = {"machine": facts._asdict(), "plan": plan.describe(), "reasons": plan.reasons}
-        click.echo(write_json(found))
+        click.echo(json.dumps(replace_nan(found), indent=1))
         return
     from dr_lib.data.prepared.sample import open_sample
     from dr_lib.training.contact import meet
@@ -35,11 +34,5 @@ def probe(suite: Suite, train: bool, model: str, image_size: int, batch_size: in
     with TemporaryDirectory() as folder:
         data_dir = open_sample(Path(folder, "sample"), num_patients=60)
         asked = {"model": model, "image_size": image_size, "batch_size": batch_size}
-        click.echo(write_json(meet(data_dir, Path(folder), asked)))
-
-
-def write_json(found: dict) -> str:
-    """Write JSON, with null for what is no number."""
-    return json.dumps(
-        json.loads(json.dumps(found), parse_constant=lambda _: None), indent=1, allow_nan=False
-    )
+        found = meet(data_dir, Path(folder), asked)
+    click.echo(json.dumps(replace_nan(found), indent=1))

@@ -82,11 +82,15 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
         "bytes": count_bytes(folder / artifact),
         "sha256": _digest(folder / artifact),
     }
-    # JSON has no word for NaN
-    manifest = json.loads(json.dumps(manifest), parse_constant=lambda _: None)
+    manifest = replace_nan(manifest)
     _check(manifest, folder)
     files.write_json(folder / MANIFEST, manifest)
     return ModelFolder(folder, manifest)
+
+
+def replace_nan(content: Any) -> Any:
+    """Return what JSON can hold of a content: null for what is no number."""
+    return json.loads(json.dumps(content), parse_constant=lambda _: None)
 
 
 def read_folder(path: Path) -> ModelFolder:
