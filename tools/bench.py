@@ -7,10 +7,13 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pandas as pd
 
 from dr_lib import hardware
 from dr_lib.code import read_commit, shorten_commit
 from dr_lib.data.synthetic import draw_eye, draw_look
+from dr_lib.statistics.intervals import Interval
+from dr_lib.statistics.times import compare_pairs
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -38,6 +41,12 @@ def describe(
     """The median, its quartiles or other percentiles, and n."""
     median, low, high = map(form.format, np.percentile(values, [50, *ends]))
     return f"{median} [{low}, {high}], n = {len(values)}"
+
+
+def compare_speeds(speeds: Sequence[float], others: Sequence[float]) -> Interval:
+    """How many times as fast, by t on the logarithms of pairs that were measured in turn."""
+    logs = [np.log(pd.Series(each)) for each in (speeds, others)]
+    return Interval(*compare_pairs(logs[0] - logs[1])[:4])
 
 
 def draw_photograph(

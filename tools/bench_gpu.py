@@ -28,8 +28,7 @@ from dr_lib.files import read_yaml, write_json
 from dr_lib.runs.row import read_row, row_path
 from dr_lib.runs.study import PlannedRun, load_study, name_machine, plan_runs
 from dr_lib.statistics.intervals import Interval, mean_interval
-from dr_lib.statistics.times import compare_pairs
-from tools.bench import ROOT, find_origin
+from tools.bench import ROOT, compare_speeds, find_origin
 from tools.measured import name_warmth
 
 STEP_S = 480  # a lent machine may be taken away soon
@@ -139,10 +138,8 @@ def compare_programs(asked: dict, number: int) -> Figures:
         figures[f"{name}: images per second"] = mean_interval(values)
         figures[f"{name}: compiling [s]"] = single(variants[name].compile_s)
         if name != "mode paper":
-            logs = [np.log(pd.Series(each)) for each in (values, speeds["mode paper"])]
-            figures[f"{name}: times mode paper"] = Interval(
-                *compare_pairs(logs[0] - logs[1])[:4]
-            )
+            ratio = compare_speeds(values, speeds["mode paper"])
+            figures[f"{name}: times mode paper"] = ratio
     return figures
 
 

@@ -26,11 +26,10 @@ from dr_lib import hardware
 from dr_lib.data.prepared.folder import Photographs, Prepared
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.statistics.intervals import mean_interval
-from dr_lib.statistics.times import compare_pairs
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import set_up
 from tests.training.simulation import SIZE, draw_splits
-from tools.bench import ROOT, describe, find_origin
+from tools.bench import ROOT, compare_speeds, describe, find_origin
 from tools.measured import insert, write_table
 
 CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
@@ -224,8 +223,7 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
     lines = []
     for variant in variants:
         speed = mean_interval(variant.images_per_s)
-        ours, first = (np.log(pd.Series(each.images_per_s)) for each in (variant, variants[0]))
-        ratio = compare_pairs(ours - first)
+        ratio = compare_speeds(variant.images_per_s, variants[0].images_per_s)
         line = {
             "what": variant.name,
             "model": setting["model"],
