@@ -209,7 +209,7 @@ def kill_at_random(
     folder: Path, arguments: dict, *, kills: int, window_s: float, seed: int
 ) -> None:
     """Train once into `straight`; then kill trainings at random moments, and inside the writing of
-    a checkpoint, until there were enough of both.
+    a checkpoint, until there were enough of both and one left a checkpoint to go on from.
 
     A life ends at random between its start and `window_s` after its first epoch; a training that
     ends is kept, and the next one begins.
@@ -221,8 +221,9 @@ def kill_at_random(
     chance = random.Random(seed)
     done = 0
     found = 0
+    left = 0
     trainings = 0
-    while done < kills or found < 3:
+    while done < kills or found < 3 or left < 1:
         here = folder / f"training-{trainings}"
         unfinished = here / "checkpoint.npz.tmp"
         history = here / "history.csv"
@@ -245,6 +246,7 @@ def kill_at_random(
                 os.waitpid(child, 0)
                 done = done + 1
                 found = found + unfinished.exists()
+                left = left + (here / "checkpoint.npz").exists()
                 break
             time.sleep(0.0002)
         else:
