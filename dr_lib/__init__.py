@@ -1,6 +1,6 @@
 """Train, time, price and serve a fundus model: the library of the notebooks.
 
-The front door: `from dr_lib import ...` has all that training on own photographs needs; each name
+Public names: `from dr_lib import ...` has all that training on own photographs needs; each name
 is loaded when it is used, and `dr_lib.NAME?` shows an example.
 
 photograph   crop_fundus, encode_jpeg, decode_jpeg
@@ -27,7 +27,7 @@ claims, cluster, evaluation, explain, mnist, remote, scenarios, serving
 
 __version__ = "0.1.0"
 
-_HOMES = {  # of each name of the front door
+_MODULES = {  # the module of each public name
     "crop_fundus": "data.photograph.crop",
     "decode_jpeg": "data.photograph.pixels",
     "encode_jpeg": "data.photograph.pixels",
@@ -52,16 +52,16 @@ _HOMES = {  # of each name of the front door
     "plot_history": "report.figures",
     "answer_training": "report.answer",
 }
-__all__ = list(_HOMES)
+__all__ = list(_MODULES)
 
 
 def __getattr__(name):
-    """Load a name of the front door where it is first used."""
-    if name not in _HOMES:
+    """Load a public name where it is first used."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'dr_lib' has no attribute {name!r}")
     from importlib import import_module
 
-    home = import_module(f"dr_lib.{_HOMES[name]}")
+    home = import_module(f"dr_lib.{_MODULES[name]}")
     value = getattr(home, name, home)  # groups is a module
     globals()[name] = value
     return value

@@ -1,4 +1,4 @@
-"""The front door: its names, what a user reads of them, and the notebooks that need no others."""
+"""The public names: how each loads, what a user reads of them, and the notebooks that need no others."""
 
 import ast
 import doctest
@@ -19,7 +19,7 @@ NAMES = dr_lib.__all__
 SLOW = {"build_model"}  # imports TensorFlow
 
 
-def test_the_door_has_few_names_and_explains_each():
+def test_public_names_are_few_and_explained():
     """Each loads, under its own name, and completion offers it before that."""
     code = f"import dr_lib; assert {set(NAMES)} <= {{*dir(dr_lib)}}; dr_lib.no_such_name"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
