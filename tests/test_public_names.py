@@ -1,4 +1,4 @@
-"""The public names: how each loads, what a user reads of them, and the notebooks that need no others."""
+"""The public names: what a user reads of them, and the notebooks that need no others."""
 
 import ast
 import doctest
