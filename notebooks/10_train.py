@@ -322,18 +322,22 @@ try:
 except DrError as error:  # it diverged, and would again
     run.fail(str(error), **device.describe(probe()))
     raise
-row = {**trained.row, **times, **way, "setup_s": setup_s}
-row["num_images_dropped"] = train_batches.num_dropped
+row = {
+    **trained.row,
+    **times,
+    **way,
+    "num_images_dropped": train_batches.num_dropped,
+    "setup_s": setup_s,
+}
 saved = trained.write_model(run.identity["commit"])
 path = run.finish(**row, **monitor.summarise(), model_version=saved.version)
-trained.delete_checkpoint()
+checkpoint.path.unlink()
 scores = trained.scores
 auc = trained.auc
 print(f"wrote {run.shown(path)}; model version {saved.version} in {run.shown(saved.path)}")
 if config.task == "grades":
     print("to export the model for serving:")
-    data = Path(config.data_dir)
-    print(run.write_command("export", saved.path, "--data", data, "--out", "exported"))
+    print(run.write_command("export", saved.path, "--data", prepared.path, "--out", "exported"))
 print("to try the model on another prepared folder, and to evaluate it on both:")
 print(run.write_command("predict", saved.path, "OTHER", "--external", "--out", "other.csv"))
 print(run.write_command("evaluate", trained.predictions, "other.csv", "--out", "evaluation"))
@@ -364,7 +368,7 @@ if prepared.is_synthetic:
 # Some grades are far more frequent than others: a network scores well by calling every eye healthy.
 
 # %%
-trained.count_grades().rename_axis(kind)
+pd.crosstab(prepared.photographs.grade, prepared.photographs.split)
 
 # %% [markdown]
 # ## Result
@@ -372,11 +376,7 @@ trained.count_grades().rename_axis(kind)
 # %%
 from dr_lib import plot_history
 
-history = pd.DataFrame(trained.history)
-history.tail()
-
-# %%
-plot_history(history, kind)
+plot_history(pd.DataFrame(trained.history), kind)
 
 # %% [markdown]
 # The referral threshold is chosen on the validation split, for a sensitivity of 90 %; nothing is

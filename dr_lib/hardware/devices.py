@@ -131,9 +131,7 @@ def import_keras(backend: str, precision: str = "float32") -> ModuleType:
         "max_steps_per_epoch": None,
     }
     for name, value in settings.items():
-        change = getattr(keras.config, f"set_{name}", None)
-        if change:  # older versions have fewer
-            change(value)
+        getattr(keras.config, f"set_{name}")(value)
     return keras
 
 

@@ -29,9 +29,6 @@ class HardwareError(DrError):
     """The machine lacks the requested hardware, or cannot be queried for its hardware."""
 
 
-SLICED = "is divided into slices (MIG), and slices are not known: take a whole GPU"
-
-
 class Gpu(NamedTuple):
     """A GPU of NVIDIA that CUDA may use."""
 
@@ -147,14 +144,12 @@ def list_gpus() -> list[Gpu]:
     """List the GPUs that CUDA may use, in its order, which is set to that of the slots.
 
     Raises:
-        HardwareError: there is a GPU, and its driver does not answer; or only a slice of it is
-            visible.
+        HardwareError: there is a GPU, and its driver does not answer; or CUDA_VISIBLE_DEVICES does
+            not name whole GPUs by their numbers.
     """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
-    if "MIG-" in visible:
-        raise HardwareError(f"what CUDA_VISIBLE_DEVICES names ({visible}) {SLICED}")
-    if not re.match(r"\s*(all|\d|GPU-)", visible):
-        return []  # empty or -1
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip()
+    if visible in ("", "-1"):
+        return []
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     import pynvml
 
@@ -171,14 +166,22 @@ def list_gpus() -> list[Gpu]:
         raise HardwareError(
             f"this machine has a GPU, but its driver fails ({error}): repair or update it"
         ) from error
-    return gpus if visible == "all" else _take_visible(gpus, visible.split(","))
+    if visible == "all":
+        return gpus
+    by_number = {str(number): gpu for number, gpu in enumerate(gpus)}
+    numbers = [name.strip() for name in visible.split(",")]
+    if not set(numbers) <= by_number.keys():
+        raise HardwareError(
+            f"CUDA_VISIBLE_DEVICES is {visible}: name whole GPUs by numbers below {len(gpus)}"
+        )
+    return list(map(by_number.get, numbers))
 
 
 def _read_gpu(nvml: Any, number: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(number)
     with suppress(nvml.NVMLError):  # older GPUs have no slices
         if nvml.nvmlDeviceGetMigMode(handle)[0]:
-            raise HardwareError(f"GPU {number} {SLICED}")
+            raise HardwareError(f"GPU {number} is divided into slices (MIG): take a whole GPU")
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     memory_gib = 0.0
     with suppress(nvml.NVMLError_NotSupported):
@@ -192,30 +195,13 @@ def _read_gpu(nvml: Any, number: int) -> Gpu:
     )
 
 
-def _take_visible(gpus: list[Gpu], names: list[str]) -> list[Gpu]:
-    """Select the GPUs named in CUDA_VISIBLE_DEVICES, by number or by the beginning of a UUID, up to
-    the first unknown name.
-    """
-    visible = []
-    for name in map(str.strip, names):
-        found = [gpu for number, gpu in enumerate(gpus) if name == str(number)]
-        found = found or [gpu for gpu in gpus if name and gpu.uuid.startswith(name)]
-        if len(found) != 1:
-            break
-        visible += found
-    return visible
-
-
 def _count_tpu_chips() -> int:
     """Count the chips by their device files, else by the runtime's type name, such as v5litepod-8,
     else one where the runtime says that a TPU is lent: `activate` refuses one that is not there.
     """
-    kind = os.environ.get(TPU_KIND, "")
     is_lent = any(os.environ.get(name) for name in TPU_VARIABLES)
-    files = [
-        path for path in Path("/dev").glob("accel*") if re.fullmatch(r"accel\d+", path.name)
-    ]
+    files = [*DEVICES.glob("accel[0-9]*")]
     if is_lent and not files:  # a GPU handed through to a virtual machine has such files too
-        files = [path for path in Path("/dev/vfio").glob("*") if path.name.isdigit()]
-    named = re.search(r"-(\d+)$", kind)
+        files = [*DEVICES.glob("vfio/[0-9]*")]
+    named = re.search(r"-(\d+)$", os.environ.get(TPU_KIND, ""))
     return len(files) or (int(named[1]) if named else int(is_lent))

@@ -30,7 +30,6 @@ class Request:
     batch_size_of: str = "step"  # over all replicas, of which as many as divide it; or replica
     # local or global, see `Plan`; auto takes local where it can be had
     batch_norm: str = "auto"
-    input: str = "auto"  # auto takes memory where half of it holds the decoded photographs
     matmul_precision: str = "default"  # of products of float32; default is the platform's
     data_gib: float = 0.0  # size of the decoded photographs of all sides
     may_keep: bool = True  # photographs on the device, in mode fast
@@ -95,15 +94,13 @@ class Plan:
             "tpu": f"{facts.num_tpu_chips} chips",
         }
         why = f"at most half of {facts.memory_gib:.1f} GiB may be used for them"
-        if request.input != "auto":
-            why = "requested"
         if request.mode == "plain":
             why = "tf.data decodes them in each epoch"
         place = "device" if self.on_device else "host"
         steps = self.steps_per_execution or "all of an epoch, as one program"
         reasons = [
             f"{self.accelerator}: {names[self.accelerator]}",
-            f"{self.backend}: {_explain_backend(facts, self.accelerator)}",
+            f"{self.backend}: installed here are {', '.join(facts.backends)}",
             f"{self.precision}: mode {request.mode} on this {self.accelerator}",
             f"input from {self.input}: decoded, the photographs take {request.data_gib:.2g} GiB;"
             f" {why}",
@@ -199,13 +196,9 @@ def _choose_input(facts: Facts, request: Request) -> str:
             "mode plain reads its shards by tf.data, and tensorflow is not installed: "
             f"{install}, or use mode paper"
         )
-    if request.mode == "plain":
-        return "stream"
-    if request.input != "auto":
-        return request.input
     # half of all memory: by what is free now, a repetition might choose otherwise
     fits = request.data_gib <= facts.memory_gib / 2
-    return "memory" if fits else "stream"
+    return "memory" if fits and request.mode != "plain" else "stream"
 
 
 def _count_devices(facts: Facts, accelerator: str, wanted: int) -> int:
@@ -252,30 +245,17 @@ def _choose_batch_norm(requested: str, strategy: str) -> str:
 
 def _choose_backend(facts: Facts, accelerator: str, request: Request) -> str:
     backend = request.backend
-    why = _explain_backend(facts, accelerator)
-    if accelerator == "tpu":
-        if backend == "tensorflow":
-            raise HardwareError(
-                f"backend {backend!r} is not possible: {why}; set backend='jax'"
-            )
-        backend = "jax"
-    if backend == "auto" and not facts.backends:
-        install = write_install("-r", "requirements.txt")
-        raise HardwareError(f"neither tensorflow nor jax is installed: {install}")
-    if backend == "auto":
-        return facts.backends[0]
-    if backend not in facts.backends:
-        install = write_install(backend)
+    if backend == "tensorflow" and accelerator == "tpu":
         raise HardwareError(
-            f"{backend} is not installed ({why}): {install}, or choose another backend"
+            "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today: set backend='jax'"
         )
-    return backend
-
-
-def _explain_backend(facts: Facts, accelerator: str) -> str:
-    if accelerator == "tpu":
-        return "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today"
-    return f"installed here are {', '.join(facts.backends)}"
+    possible = ("jax",) if accelerator == "tpu" else BACKENDS
+    there = [name for name in possible if name in facts.backends]
+    wanted = there[0] if backend == "auto" and there else backend
+    if wanted not in there:
+        missing = possible[0] if backend == "auto" else backend
+        raise HardwareError(f"{missing} is not installed: {write_install(missing)}")
+    return wanted
 
 
 def _choose_precision(facts: Facts, accelerator: str, is_fast: bool) -> str:

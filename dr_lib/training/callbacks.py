@@ -1,7 +1,7 @@
 """Callbacks of a training: exact AUCs, the clock, and the checkpoint from which it goes on."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,6 @@ class Clock(keras.callbacks.Callback):
         self.validation = Calls()
         self.epoch_s: list[float] = []  # with validation and callbacks
         self.training_s: list[float] = []  # of each epoch, what its steps took
-        self._cpu_s = time.process_time()
         self._start = self._begun = time.monotonic()
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -143,9 +142,8 @@ class Clock(keras.callbacks.Callback):
             "first_step_s": self.steps.first_s,
             "epoch_s": self.epoch_s,
             "training_s": self.training_s,
-            "steady_epoch_s": _find_median(self.epoch_s[1:]),
-            "images_per_s": num_images / _find_median(self.training_s[1:]),
-            "cpu_s": time.process_time() - self._cpu_s,
+            "steady_epoch_s": pd.Series(self.epoch_s[1:]).median(),
+            "images_per_s": num_images / pd.Series(self.training_s[1:]).median(),
             **parts,
             "rest_s": train_s - sum(parts.values()),
         }
@@ -163,10 +161,6 @@ class Clock(keras.callbacks.Callback):
         if len(self.training_s) > len(self.epoch_s):
             self.epoch_s.append(now - self._begun)
             self._begun = now
-
-
-def _find_median(seconds: Sequence[float]) -> float:
-    return float(np.median(seconds)) if seconds else float("nan")
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -217,7 +211,6 @@ class Checkpoint(keras.callbacks.Callback):
         self.is_stopped = False  # early, because nothing gets better
         self._counts: list[dict[str, float]] = []
         self._is_out_of_time = False
-        self._longest_s = 0.0  # of the epochs from the second on
         self._save_s = 0.0  # of the last checkpoint
 
     def resume(self, model: keras.Model, epochs: int) -> int:
@@ -289,8 +282,7 @@ class Checkpoint(keras.callbacks.Callback):
         now = time.monotonic()
         took = now - self._begun
         if self.seconds_left is not None and not is_last:
-            needed = max(took, self._longest_s) + 2 * self._save_s
-            self._is_out_of_time = self.seconds_left() < needed
+            self._is_out_of_time = self.seconds_left() < 1.5 * took + 2 * self._save_s
         # checkpoints between the first epoch's and the last take 5 % of the time at most
         is_due = (now - self._saved) * 0.05 >= self._save_s
         if is_last or self._is_out_of_time or is_due:
@@ -298,8 +290,6 @@ class Checkpoint(keras.callbacks.Callback):
             self._saved = time.monotonic()
             self._save_s = self._saved - now
         self.model.stop_training = is_last or self._is_out_of_time
-        if len(self.history) > 1:
-            self._longest_s = max(took, self._longest_s)
         self._begun = time.monotonic()
 
     def _save(self) -> None:

@@ -1,8 +1,9 @@
 """The configuration of one training run: the parameters of notebook 10, by the same names."""
 
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -17,8 +18,7 @@ NUM_FOLDS = 5  # of the training patients, in which recipe few chooses its penal
 class TrainingConfig(Train):
     """One training run: its data, model, optimisation and machine.
 
-    Notebook 10 declares and explains the parameters; beside them, `input` says where the
-    photographs are during training.
+    Notebook 10 declares and explains the parameters.
 
     Example:
         >>> config = TrainingConfig(data_dir="data/prepared", epochs=3, accelerator="cpu")
@@ -26,15 +26,10 @@ class TrainingConfig(Train):
         'cpu'
     """
 
-    input: Literal["auto", "memory", "stream"] = "auto"
-
     @model_validator(mode="after")
-    def _check_input(self) -> Self:
-        """Refuse photographs from memory where they are decoded, and a network that is nowhere."""
-        if self.mode == "plain" and self.input == "memory":
-            fault = "plain decodes in each epoch: use input auto, or mode paper"
-            raise ParameterError(f"mode: {fault}", "mode")
-        self.model_code_sha256  # noqa: B018  the module of an own network has to be there
+    def _check_model(self) -> Self:
+        """Refuse an own network whose module is not there."""
+        self.model_code_sha256  # noqa: B018
         return self
 
     def describe(self) -> dict[str, Any]:
@@ -74,16 +69,9 @@ class TrainingConfig(Train):
 
     def plan(self, facts: Facts, num_images: int) -> Plan:
         """Choose how to train on a machine, given the number of images on all sides."""
+        shared = {field.name for field in fields(Request)}
         request = Request(
-            accelerator=self.accelerator,
-            backend=self.backend,
-            num_devices=self.num_devices,
-            mode=self.mode,
-            batch_size=self.batch_size,
-            batch_size_of=self.batch_size_of,
-            batch_norm=self.batch_norm,
-            input=self.input,
-            matmul_precision=self.matmul_precision,
+            **self.model_dump(include=shared),
             data_gib=num_images * 3 * self.image_size**2 / 2**30,
             may_keep=self.recipe == "full",  # cached outputs of frozen layers stay on the host
         )

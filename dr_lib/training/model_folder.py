@@ -6,6 +6,7 @@ Whoever serves reads it: this file needs the standard library alone.
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,29 +94,25 @@ def replace_nan(content: Any) -> Any:
     return json.loads(json.dumps(content), parse_constant=lambda _: None)
 
 
-def read_folder(path: Path) -> ModelFolder:
+def read_folder(folder: Path) -> ModelFolder:
     """Read a model folder and check that its artifact has not changed.
 
-    Args:
-        path: the folder, or one that holds no other model, at any depth, as an archive of a folder
-            is unpacked.
-
     Raises:
-        ModelFolderError: no model, or several; a fact is missing, or the artifact is not there, cut
+        ModelFolderError: it holds no model; a fact is missing, or the artifact is not there, cut
             short or another one.
     """
-    folder, facts = _find_model(Path(path))
+    folder = Path(folder)
+    facts = _read_manifest(folder)
     _check(facts, folder)
     model = ModelFolder(folder, facts)
     name = facts["artifact"]
     if Path(name).name != name or model.artifact.is_symlink():
         raise ModelFolderError(f"{folder}: the artifact {name!r} must be in the folder itself")
     try:
-        is_same = count_bytes(model.artifact) == facts["bytes"]
-        is_same = is_same and _digest(model.artifact) == facts["sha256"]
+        sha256 = _digest(model.artifact)
     except OSError as error:
         raise ModelFolderError(f"{folder}: {name} cannot be read: {error.strerror}") from error
-    if not is_same:
+    if sha256 != facts["sha256"]:
         raise ModelFolderError(
             f"{folder}: {name} does not match {MANIFEST}: copy or export the model again"
         )
@@ -143,34 +140,22 @@ def count_bytes(artifact: Path) -> int:
     return sum(path.stat().st_size for path in list_files(artifact))
 
 
-def _find_model(path: Path) -> tuple[Path, Any]:
-    """Find the only model folder that a path means, and read its manifest."""
-    own = path / MANIFEST
-    found = {}
-    for manifest in [own] if own.is_file() else sorted(path.rglob(MANIFEST)):
-        try:
-            facts = json.loads(manifest.read_bytes())
-        except (OSError, ValueError) as error:
-            raise ModelFolderError(
-                f"{manifest.parent} holds no model: its {MANIFEST} cannot be read ({error})"
-            ) from error
-        if not isinstance(facts, dict) or "artifact" in facts:  # not that of a prepared folder
-            found[manifest.parent] = facts
-    if not found:
-        train = write_command("run", "papermill_runs/grades.yaml")
-        raise ModelFolderError(
-            f"{path} holds no model of this suite, a folder with a {MANIFEST}: unpack an archive "
-            f"first; to make one: {train}, then {EXPORT}"
-        )
-    if len(found) > 1:
-        folders = ", ".join(map(str, found))
-        raise ModelFolderError(f"{path} holds {len(found)} models: give one of {folders}")
-    return found.popitem()
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a model's folder; that of a prepared folder names no artifact."""
+    with suppress(OSError, ValueError, TypeError):
+        facts = json.loads((folder / MANIFEST).read_bytes())
+        if "artifact" in facts:
+            return facts
+    below = [path.parent.name for path in sorted(folder.glob(f"*/{MANIFEST}"))]
+    train = write_command("run", "papermill_runs/grades.yaml")
+    raise ModelFolderError(
+        f"{folder} holds no model of this suite, a folder with a {MANIFEST}: unpack an archive "
+        f"first, or give a folder below it ({', '.join(below) or 'none'} has a {MANIFEST}); to "
+        f"make one: {train}, then {EXPORT}"
+    )
 
 
-def _check(facts: Any, folder: Path) -> None:
-    if not isinstance(facts, dict):
-        raise ModelFolderError(f"{folder}: {MANIFEST} is not a table of facts")
+def _check(facts: Mapping[str, Any], folder: Path) -> None:
     if fault := find_other_schema(facts, "train or export it again"):
         raise ModelFolderError(f"{folder}: {fault}")
     artifact = {"artifact": str, "bytes": int, "sha256": str}

@@ -5,8 +5,6 @@ import numpy as np
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.data.prepared.stream import StoredCrops
-from dr_lib.errors import DrError
 
 
 class PlainBatches(Batches):
@@ -23,8 +21,6 @@ class PlainBatches(Batches):
         import keras
         import tensorflow as tf
 
-        if not isinstance(photographs.images, StoredCrops):
-            raise DrError("mode plain reads the shards of a prepared folder: give data_dir")
         super().__init__(photographs.images, targets, batch_size, shuffle_seed=seed)
         if keras.backend.backend() == "jax":  # which needs the memory of the GPUs
             tf.config.set_visible_devices([], "GPU")

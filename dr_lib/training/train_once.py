@@ -25,7 +25,6 @@ from dr_lib.training.model_folder import FACTS, ModelFolder, write_folder
 
 if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported after that
     import keras
-    import pandas as pd
 
     from dr_lib.data.prepared.batches import Batches
     from dr_lib.training.callbacks import Checkpoint
@@ -101,29 +100,11 @@ class Trained(NamedTuple):
         }
         return write_folder(folder, "model.keras", facts)
 
-    def delete_checkpoint(self) -> None:
-        """Delete the file from which a killed training goes on, once its row is written."""
-        from dr_lib.training.checkpoint import CHECKPOINT
-
-        (self.folder / CHECKPOINT).unlink(missing_ok=True)
-
-    def count_grades(self) -> pd.DataFrame:
-        """Count the photographs of each grade, a column a side."""
-        import pandas as pd
-
-        counts = {
-            name: np.bincount(side.grade, minlength=len(GRADES))
-            for name, side in self.splits.items()
-        }
-        return pd.DataFrame(counts, index=GRADES)
-
 
 def train_once(
     config: TrainingConfig,
     plan: Plan,
     out_dir: Path,
-    *,
-    prepared: Prepared | None = None,
     splits: Mapping[str, Photographs] | None = None,
 ) -> Trained:
     """Train as notebook 10 does, and score the best weights on the test split.
@@ -137,7 +118,6 @@ def train_once(
         plan: of `config.plan`.
         out_dir: for the history, the checkpoint, the best model and, of a prepared folder, its
             predictions.
-        prepared: the folder and split of `config`, where it is open already.
         splits: photographs in place of a prepared folder's.
 
     Raises:
@@ -153,14 +133,13 @@ def train_once(
         >>> trained.scores["auc"], trained.row["train_s"]  # doctest: +SKIP
         (0.8312, 41.7)
     """
-    if not splits:
-        prepared = prepared or Prepared(config.data_dir, config.split)
+    prepared = None if splits else Prepared(config.data_dir, config.split)
     device = distribute(activate(plan))
 
     from dr_lib.training.callbacks import Checkpoint
     from dr_lib.training.fit import make_schedule, train
 
-    sides = keep_sides(config, splits) if splits else load_sides(config, plan, prepared)
+    sides = load_sides(config, plan, splits or prepared)
     setup = set_up(config, device, sides)
     has_validation = setup.validation_batches is not None
     checkpoint = Checkpoint(
@@ -192,7 +171,7 @@ def set_up(config: TrainingConfig, device: Device, sides: Mapping[str, Photograp
 
 
 def load_sides(
-    config: TrainingConfig, plan: Plan, prepared: Prepared
+    config: TrainingConfig, plan: Plan, source: Prepared | Mapping[str, Photographs]
 ) -> dict[str, Photographs]:
     """Load the sides of a split that have photographs, into memory or as a stream as planned.
 
@@ -200,17 +179,12 @@ def load_sides(
         ShardError: a shard does not match the manifest.
         DrError: nothing can be trained or scored with this split.
     """
-    is_streamed = plan.input == "stream"
-    splits = {
-        name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
-    }
-    return keep_sides(config, splits)
-
-
-def keep_sides(
-    config: TrainingConfig, splits: Mapping[str, Photographs]
-) -> dict[str, Photographs]:
-    """Check the sides of a split, and keep those that have photographs."""
+    splits = source
+    if isinstance(source, Prepared):
+        is_streamed = plan.input == "stream"
+        splits = {
+            name: source.load(name, config.image_size, stream=is_streamed) for name in SIDES
+        }
     metrics.check_sides(splits, config.recipe, config.patience)
     return {name: side for name, side in splits.items() if len(side.grade)}
 

@@ -86,10 +86,17 @@ def build_dropping(image_size: int, weights: None):
     return keras.Model(network.input, keras.layers.Dropout(0.3)(network.output))
 
 
-def train_here(folder: Path, splits: dict | None = None, **asked: Any) -> Trained:
-    """Train in this process, on one CPU by TensorFlow."""
+def train_here(
+    folder: Path,
+    splits: dict | None = None,
+    *,
+    source: str = "",
+    **asked: Any,
+) -> Trained:
+    """Train in this process, on one CPU by TensorFlow; from a source that is not the plan's."""
     config = TrainingConfig(**{"data_dir": "", **HERE, **asked})
-    return train_once(config, config.plan(hardware.probe(), 48), folder, splits=splits)
+    plan = config.plan(hardware.probe(), 48)
+    return train_once(config, replace(plan, input=source or plan.input), folder, splits)
 
 
 def train(

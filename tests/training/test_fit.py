@@ -164,7 +164,7 @@ def test_times_add_up(photographs, tmp_path, monkeypatch):
     assert min(times["training_s"]) > 0 and min(validation_s) >= 0.3
     assert sum(times["epoch_s"]) == pytest.approx(times["train_s"])
     assert times["train_s"] <= outside - 0.5
-    assert 0 < times["cpu_s"] and times["resumed"] == 0
+    assert times["resumed"] == 0
     assert times["steady_epoch_s"] == np.median(times["epoch_s"][1:])
     assert times["images_per_s"] == 24 / np.median(times["training_s"][1:])
     names = ("compile_s", "input_s", "steps_s", "validation_s", "rest_s")

@@ -10,7 +10,6 @@ import pytest
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.errors import DrError
 from dr_lib.training import callbacks
 from dr_lib.training.plain import PlainBatches
 from tests.training import simulation
@@ -76,7 +75,7 @@ def test_every_photograph_comes_once_an_epoch_with_its_label(small_sample):
 
 
 def test_what_it_cannot_read_is_one_sentence(small_sample, tmp_path, monkeypatch):
-    """A shard that disappears is named; photographs in memory have no shards."""
+    """A shard that disappears is named."""
     folder = shutil.copytree(small_sample, tmp_path / "records")
     shards = list(folder.glob("*.tfrecord"))
     unlink = partial(
@@ -86,8 +85,6 @@ def test_what_it_cannot_read_is_one_sentence(small_sample, tmp_path, monkeypatch
     monkeypatch.setattr(callbacks, "Checkpoint", unlink)
     with pytest.raises(ShardError, match=r"^crops-0+\.tfrecord: can no longer be read"):
         train_here(tmp_path / "out", data_dir=folder, mode="plain", epochs=3)
-    with pytest.raises(DrError, match="^mode plain reads the shards of a prepared folder"):
-        train_here(tmp_path, simulation.draw_splits(17), mode="plain")
 
 
 @pytest.mark.slow

@@ -143,13 +143,13 @@ import keras, tensorflow as tf
 from dr_lib import hardware
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.contact import list_collectives
-from dr_lib.training.train_once import keep_sides, set_up
+from dr_lib.training.train_once import load_sides, set_up
 from tests.training import simulation
 
 config = TrainingConfig(**json.loads(sys.argv[1]))
 device = hardware.distribute(hardware.activate(config.plan(hardware.probe(), 16)))
 strategy = device.distribution
-setup = set_up(config, device, keep_sides(config, simulation.draw_splits(16)))
+setup = set_up(config, device, load_sides(config, device.plan, simulation.draw_splits(16)))
 batch = setup.train_batches[0]
 with strategy.scope():
     base = simulation.build_normalised(config.image_size, None)
@@ -201,13 +201,13 @@ import keras
 from dr_lib import hardware
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.resident import Epoch
-from dr_lib.training.train_once import keep_sides, set_up
+from dr_lib.training.train_once import load_sides, set_up
 from tests.training import simulation
 
 config = TrainingConfig(**json.loads(sys.argv[1]))
 plan = replace(config.plan(hardware.probe(), 57), steps_per_execution=0)
 device = hardware.distribute(hardware.activate(plan))
-setup = set_up(config, device, keep_sides(config, simulation.draw_splits(57)))
+setup = set_up(config, device, load_sides(config, plan, simulation.draw_splits(57)))
 import jax
 
 model = setup.fed.model

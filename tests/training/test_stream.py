@@ -1,6 +1,5 @@
 """A training on streamed photographs is the training on those in memory, to the bit."""
 
-import json
 import shutil
 from functools import partial
 
@@ -28,12 +27,12 @@ def test_streamed_and_in_memory_are_one_training(small_sample, tmp_path, monkeyp
     says which.
     """
     where = {"data_dir": small_sample, "epochs": 2}
-    memory = train_here(tmp_path / "memory", input="memory", **where)
+    memory = train_here(tmp_path / "memory", source="memory", **where)
     with monkeypatch.context() as patch, pytest.raises(OutOfTimeError):
         hurried = partial(callbacks.Checkpoint, seconds_left=lambda: 0.0)
         patch.setattr(callbacks, "Checkpoint", hurried)
-        train_here(tmp_path / "stream", input="stream", **where)
-    stream = train_here(tmp_path / "stream", input="stream", **where)
+        train_here(tmp_path / "stream", source="stream", **where)
+    stream = train_here(tmp_path / "stream", source="stream", **where)
     assert stream.row["resumed"] == 1 and stream.history == memory.history
     assert (memory.row["input"], stream.row["input"]) == ("memory", "stream")
     assert_same(list(stream.probabilities.values()), list(memory.probabilities.values()))
@@ -52,7 +51,7 @@ def test_a_shard_that_is_gone_stops_the_training(small_sample, tmp_path, monkeyp
     )
     monkeypatch.setattr(callbacks, "Checkpoint", unlink)
     with pytest.raises(ShardError, match="can no longer be read") as caught:
-        train_here(tmp_path / "out", data_dir=folder, input="stream", epochs=2)
+        train_here(tmp_path / "out", data_dir=folder, source="stream", epochs=2)
     assert len(str(caught.value)) < 200
 
 
@@ -62,11 +61,15 @@ def test_jax_is_fed_alike(small_sample, tmp_path):
     pytest.importorskip("jax")
     config = {"data_dir": str(small_sample), "backend": "jax", "mode": "fast", "epochs": 2}
     names = ("memory", "stream")
-    runs = {name: {"config": config | {"input": name}, "number": 48} for name in names}
+    runs = {
+        name: {
+            "config": config,
+            "number": 48,
+            "changes": {"input": name, "on_device": name == "memory"},
+        }
+        for name in names
+    }
     simulation.run("train_all", tmp_path, runs=runs)
-    for name, is_on_device in zip(names, (True, False), strict=True):
-        row = json.loads((tmp_path / name / "result.json").read_text())
-        assert (row["input"], row["on_device"]) == (name, is_on_device)
     texts = [(tmp_path / name / "history.csv").read_text().splitlines()[1:] for name in names]
     memory, stream = (np.loadtxt(lines, delimiter=",") for lines in texts)
     assert np.allclose(memory, stream, atol=1e-6)

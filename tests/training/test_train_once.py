@@ -22,8 +22,8 @@ from dr_lib.training.model_folder import read_folder
 from dr_lib.training.models import build_model
 from dr_lib.training.train_once import (
     Setup,
-    keep_sides,
     list_trained,
+    load_sides,
     set_up,
     train_once,
 )
@@ -77,7 +77,6 @@ def test_a_recipe_stands_in_the_row_by_its_parts(tmp_path):
             {"mode": "plain", "model": "mobilenet", "recipe": "few"},
             "use recipe full, or",
         ),
-        ({"mode": "plain", "input": "memory"}, "decodes in each epoch: use input auto"),
         ({"epochs": 0}, "^epochs is 0: give 1 or more"),
         ({"seed": -1}, "^seed is -1: give "),
         ({"num_devices": -1}, "^num_devices is -1: give "),
@@ -203,7 +202,6 @@ CHANGED = {  # the value to try of a parameter for which `change` finds none tha
     "model": "mobilenet",
     "image_size": 48,
     "num_devices": 2,
-    "input": "stream",
     "batch_norm": "global",
 }
 NEEDS = {"batch_size_of": {"num_devices": 2}, "batch_norm": {"num_devices": 2}}
@@ -298,7 +296,7 @@ def prepare(splits: dict, **asked) -> Setup:
     """Set a training up on this machine."""
     config = TrainingConfig(data_dir="", **HERE | asked)
     device = hardware.activate(config.plan(hardware.probe(), 17))
-    return set_up(config, device, keep_sides(config, splits))
+    return set_up(config, device, load_sides(config, device.plan, splits))
 
 
 @pytest.mark.slow
