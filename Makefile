@@ -8,7 +8,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar o
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow test-runtime lint sync publish bench gallery gpu runtimes constraints mutations container clean
+.PHONY: help demo test test-slow test-runtime lint sync publish archive bench gallery gpu runtimes constraints mutations \
+  container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -78,19 +79,28 @@ publish: .venv/ready ## write the repository's address: URL= REF=
 	$(if $(filter undefined,$(origin URL)),$(error give URL=https://github.com/ and owner and name of the repository))
 	@$(BIN)/python -m tools.publish --url="$(URL)" --ref="$(REF)"
 
-clean: ## delete .venv, environments and results
-	rm -rf .venv .runtimes .environments papermill_runs/*/
+archive: ## suite.zip, the last commit with its name, for Colab and Kaggle by hand
+	git archive --add-virtual-file=COMMIT:$$(git rev-parse HEAD) -o suite.zip HEAD
 
-bench: .venv/more ## measured comparisons
-	$(BIN)/python -m tools.bench_data 2>/dev/null
-	$(BIN)/python -m tools.bench_training 2>/dev/null
+clean: ## delete .venv, environments and results
+	rm -rf .venv .runtimes .environments
+	find papermill_runs -mindepth 1 -maxdepth 1 -type d ! -name examples -exec rm -rf {} +
+
+bench: .venv/more ## the crop beside a decode, modes of training, the server
+	$(BIN)/python -m tools.bench_crop 2>/dev/null
+	$(BIN)/python -m dr_lib run papermill_runs/modes.yaml
+	$(BIN)/python -m dr_lib report papermill_runs/modes
 	$(BIN)/python -m tools.bench_server 2>/dev/null
 
-gallery: .venv/more ## docs/gallery.md from small studies; needs chromium
+gallery: .venv/more ## docs/gallery.md and papermill_runs/examples; needs chromium
 	$(BIN)/python -m tools.gallery
 
-gpu: .venv/more ## all measurements on a GPU, most valuable first; resumes where it stopped
-	$(BIN)/python -m tools.bench_gpu
+# each row is written as it is measured, and the same command resumes
+gpu: .venv/more ## what a GPU is asked, most valuable first; resumes where it stopped
+	@nvidia-smi --list-gpus
+	$(BIN)/python -m dr_lib probe --train
+	for study in gpu_modes gpu_batches gpu_networks mnist_cuda; do \
+	  $(BIN)/python -m dr_lib run papermill_runs/$$study.yaml; done
 
 # the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for
 runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
@@ -108,9 +118,5 @@ constraints: .venv/ready ## constraints/ and the container's requirements.lock: 
 mutations: .venv/ready ## which tests notice 60 changes of the code: SEED= FULL=1; hours on 2 cores
 	$(BIN)/python -m tools.mutations $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full)
 
-container: .venv/ready ## the container: MODEL=; root on Debian, without Docker; PLATFORM=linux/arm64 by Docker's buildx
-ifdef PLATFORM
-	docker buildx build --platform $(PLATFORM) --load -f dr_lib/serving/Dockerfile -t fundus-grader:$(notdir $(PLATFORM)) .
-else
-	@$(BIN)/python -m tools.container $(if $(MODEL),--model $(MODEL))
-endif
+container: .venv/ready ## build the container and compare its answers; needs Docker: MODEL= PLATFORM=linux/arm64
+	@$(BIN)/python -m tools.container $(if $(MODEL),--model $(MODEL)) $(if $(PLATFORM),--platform $(PLATFORM))

@@ -25,7 +25,7 @@ Beside this core, subjects that import it and no other:
 claims, cluster, evaluation, explain, mnist, remote, scenarios, serving
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {  # the module of each public name
     "crop_fundus": "data.photograph.crop",

@@ -14,7 +14,7 @@ import pytest
 import dr_lib
 
 ROOT = Path(__file__).resolve().parents[1]
-ROWS = ROOT / "docs" / "measured" / "amd-epyc-2-cores" / "demo"
+ROWS = ROOT / "docs" / "measured" / "amd-epyc-2-cores" / "demo" / "rows"
 NAMES = dr_lib.__all__
 SLOW = {"build_model"}  # imports TensorFlow
 

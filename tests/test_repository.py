@@ -344,16 +344,6 @@ def test_study_files_fit_their_notebooks(path):
     assert plan_runs(load_study(path, ROOT), "here")
 
 
-@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
-def test_the_readme_shows_what_was_measured(readme):
-    """The table of speeds is that of measured.csv: none of its numbers is typed."""
-    from tools.bench_training import render
-
-    text = (ROOT / readme).read_text(encoding="utf-8")
-    table = render(ROOT / "tools" / "measured.csv")
-    assert f"<!-- measured -->\n{table}\n<!-- /measured -->" in text
-
-
 def test_the_page_of_papers_counts_the_claims_as_the_program_does():
     """`python -m dr_lib claims` writes its table."""
     from dr_lib.claims.claims import count_claims

@@ -2,11 +2,11 @@
 
 Mutations of the core and of what judges are drawn from a seed: a comparison turned, a constant
 changed, or a line dropped. Each is committed to a copy of the last commit. There the module's own
-tests run, then, with --full, the fast suite on what these did not notice. A test that fails on the
-unchanged code as well is left out. Results are written as they are measured; the same command
-resumes, and with --full it goes on to the suite.
+tests run, then, with --full, the fast suite on what these did not notice. Results are written as
+they are measured; the same command resumes, and with --full it goes on to the suite. The unchanged
+code has to pass its tests.
 
-    python -m tools.mutations [--seed 1] [--count 60] [--full] [--results FILE]
+    python -m tools.mutations [--seed 1] [--count 60] [--full]
 """
 
 import ast
@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import suppress
@@ -44,8 +43,6 @@ PLACES = (  # in dr_lib; ** is any folders, or none
     "**/scenarios/costs.py",
     "**/export/gate.py",
 )
-# (path, before, after) of mutations that no test can notice, and why; the next is drawn instead
-EQUIVALENT: dict[tuple[str, str, str], str] = {}
 TURNED = {
     ast.Lt: (b"<", ">="),
     ast.LtE: (b"<=", ">"),
@@ -58,8 +55,8 @@ TURNED = {
     ast.Is: (b"is", "is not"),
     ast.IsNot: (rb"is\s+not", "is"),
 }
+NONE = "none"
 KEPT = (ast.Import, ast.ImportFrom, ast.Return, ast.Pass)
-OWN, OPEN, SUITE, NONE = "own tests", "not own tests; suite not run", "suite", "none"
 TEST_LIMIT_S = 300  # a test that takes longer hangs
 RUN_LIMIT_S = 3600  # so does a run of tests
 
@@ -140,11 +137,8 @@ def _find_changes(
             yield "line", *span(node), ["pass"]
 
 
-def draw(root: Path, seed: int, count: int) -> dict[int, Mutation]:
+def draw(root: Path, seed: int, count: int) -> list[Mutation]:
     """Draw mutations, every site of every file with the same probability.
-
-    Returns:
-        Them by number in the draw; an equivalent one leaves a gap.
 
     Raises:
         SystemExit: a place has no file.
@@ -160,13 +154,7 @@ def draw(root: Path, seed: int, count: int) -> dict[int, Mutation]:
         sites += find_sites(path.relative_to(root).as_posix(), path.read_bytes())
     rng = Random(seed)
     rng.shuffle(sites)
-    drawn = dict(enumerate((rng.choice(site) for site in sites), 1))
-    kept = [number for number in drawn if _key(drawn[number]) not in EQUIVALENT]
-    return {number: drawn[number] for number in kept[:count]}
-
-
-def _key(mutation: Mutation) -> tuple[str, str, str]:
-    return mutation.path, mutation.before, mutation.after
+    return [rng.choice(site) for site in sites][:count]
 
 
 def find_tests(root: Path, path: str) -> list[str]:
@@ -184,81 +172,49 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.left_out: list[str] = []  # options for tests that fail on the unchanged code
         subprocess.run(["git", "clone", "-q", str(ROOT), str(root)], check=True)
         self.commit = self._git("rev-parse", "HEAD")
-        folders = self._git("rev-parse", "HEAD:dr_lib", "HEAD:tests").split()
-        self.code = "+".join(name[:8] for name in folders)
 
     def find_noticing(self, mutation: Mutation, *tests: str) -> str:
-        """Return the first test that a mutation makes fail, or nothing."""
+        """Return the first test that a mutation makes fail, or none."""
         path = self.root / mutation.path
-        while True:
-            path.write_bytes(mutation.apply(path.read_bytes()))
-            # committed, as some tests read whether the code is
-            self._git("commit", "-qam", "mutated")
-            code, test = self._test("-x", *tests, *self.left_out)
-            self._git("reset", "-q", "--hard", self.commit)
-            if code == 0:
-                return ""
-            if not test:
-                return "a test hangs" if code in (1, -9) else f"pytest ends with {code}"
-            # a file that cannot be imported may have tests that fail by themselves
-            alone = (test,) if "::" in test else (test, "--collect-only")
-            if self._test(*alone)[0] not in (1, 2):
-                return test
-            left_out = f"--deselect={test}" if "::" in test else f"--ignore={test}"
-            if left_out in self.left_out:
-                raise RuntimeError(f"{left_out} does not leave it out")
-            print(left_out, flush=True)
-            self.left_out.append(left_out)
+        path.write_bytes(mutation.apply(path.read_bytes()))
+        # committed, as some tests read whether the code is
+        self._git("commit", "-qam", "mutated")
+        code, test = self._test(*tests)
+        self._git("reset", "-q", "--hard", self.commit)
+        if test and self._test(test)[0]:
+            sys.exit(f"{test} fails on the unchanged code as well: mend it first")
+        return test or (f"pytest ends with {code}" if code else NONE)
 
     def _test(self, *words: str) -> tuple[int, str]:
         """Run pytest; return its exit code, negative if killed, and the first test that fails."""
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *words]
         command += ["-o", f"faulthandler_timeout={TEST_LIMIT_S}"]
-        environment = os.environ | {
-            "PYTHONPATH": str(self.root),
-            "PYTHONDONTWRITEBYTECODE": "1",  # a change within a second would be overlooked
-        }
+        # bytecode of a change within a second would be overlooked
+        environment = {"PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
                 command,
                 cwd=self.root,
-                env=environment,
+                env=os.environ | environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            try:
-                code = process.wait(RUN_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                code = -signal.SIGKILL
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(RUN_LIMIT_S)
             with suppress(ProcessLookupError):  # nothing was left running
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            code = process.wait()
             output.seek(0)
-            failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output.read(), re.M)
+            failed = re.search(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output.read())
         return code, failed[1] if failed else ""
 
     def _git(self, *words: str) -> str:
         identity = ("-c", "user.name=mutations", "-c", "user.email=mutations@example.org")
         command = ["git", "-C", str(self.root), *identity, *words]
-        return subprocess.run(
-            command, check=True, capture_output=True, text=True
-        ).stdout.strip()
-
-
-def measure(copy: Copy, mutation: Mutation, *, suite: bool) -> list[str | int]:
-    """Test a mutation; return what noticed it, the test, seconds and the code's name."""
-    began = time.monotonic()
-    if suite:
-        test = copy.find_noticing(mutation, "-n", "2", "--dist", "worksteal")
-        noticed_by = SUITE if test else NONE
-    else:
-        test = copy.find_noticing(mutation, *find_tests(copy.root, mutation.path))
-        noticed_by = OWN if test else OPEN
-    return [noticed_by, test, round(time.monotonic() - began), copy.code]
+        return subprocess.check_output(command, text=True).strip()
 
 
 def main() -> None:
@@ -267,35 +223,32 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--full", action="store_true", help="the suite on what is not noticed")
-    parser.add_argument("--results", type=Path, help="papermill_runs/mutations/seed-SEED.csv")
     options = parser.parse_args()
-    file = options.results or ROOT / f"papermill_runs/mutations/seed-{options.seed}.csv"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    columns = [*Mutation._fields[:5], "noticed_by", "test", "seconds", "code"]
-    table = pd.DataFrame(columns=columns, index=pd.Index([], name="number"), dtype=object)
-    if file.is_file():
-        table = pd.read_csv(
-            file, index_col="number", keep_default_na=False, dtype={"test": str}
-        )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         copy = Copy(Path(folder) / "copy")
+        name = (
+            f"seed-{options.seed}-{copy.commit[:12]}.csv"  # other code has results of its own
+        )
+        file = ROOT / "papermill_runs" / "mutations" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
         mutations = draw(copy.root, options.seed, options.count)
-        for number in table.index.intersection(list(mutations)):
-            known = table.loc[number]
-            if tuple(known.iloc[:5]) != mutations[number][:5] or known["code"] != copy.code:
-                sys.exit(f"{file} is of other code or of another seed: name another file")
-        for suite in (False, True)[: 1 + options.full]:
-            for number, mutation in mutations.items():
-                if (
-                    number not in table.index
-                    or suite
-                    and table.loc[number, "noticed_by"] == OPEN
-                ):
-                    table.loc[number] = [*mutation[:5], *measure(copy, mutation, suite=suite)]
-                    with replace(file) as temporary:
-                        table.to_csv(temporary)
-                    print(number, *table.loc[number], sep=" | ", flush=True)
-    print(table.loc[list(mutations), "noticed_by"].value_counts().to_string(), f"in {file}")
+        if file.is_file():
+            table = pd.read_csv(file, keep_default_na=False)
+        else:
+            table = pd.DataFrame(mutations)[[*Mutation._fields[:5]]].assign(own="", suite="")
+        for column in ("own", "suite")[: 1 + options.full]:
+            for number, mutation in enumerate(mutations):
+                if table.loc[number, column] or table.loc[number, "own"] not in ("", NONE):
+                    continue
+                tests = ["-n", "2", "--dist", "worksteal"]
+                if column == "own":
+                    tests = find_tests(copy.root, mutation.path)
+                table.loc[number, column] = copy.find_noticing(mutation, *tests)
+                with replace(file) as temporary:
+                    table.to_csv(temporary, index=False)
+                print(number + 1, *table.loc[number], sep=" | ", flush=True)
+    noticed = table[["own", "suite"]].isin(["", NONE]).eq(False).sum()
+    print(f"{noticed['own']} by own tests, {noticed['suite']} by the suite, in {file}")
 
 
 if __name__ == "__main__":

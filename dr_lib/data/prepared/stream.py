@@ -15,8 +15,7 @@ class StoredCrops:
     """Crops of a prepared folder, indexed by row numbers like an array; a row costs 20 bytes.
 
     Threads, not processes: decoders release Python's lock, so threads need less CPU time than
-    processes, which send every pixel back, and neither time to start nor memory of their own
-    (`tools/bench_stream.py`).
+    processes, which send every pixel back, and neither time to start nor memory of their own.
     """
 
     def __init__(
