@@ -283,7 +283,7 @@ from dr_lib.training.fit import raise_own_error
 
 monitor = Monitor(run.folder / "samples.csv", num_gpus=plan.num_gpus)
 num_done = checkpoint.resume(fed.model, config.epochs)
-setup_s = run.busy_s()
+setup_s = run.seconds()
 with device.scope(), monitor, raise_own_error(train_batches, validation_batches):
     clock.start()
     fed.model.fit(

@@ -188,7 +188,7 @@ from dr_lib.errors import DrError
 
 epoch_s = []
 losses = []
-setup_s = run.busy_s()
+setup_s = run.seconds()
 samples = run.folder / "samples.csv"
 num_gpus = int(device == "gpu")
 with Monitor(samples, period_s=sample_s, num_gpus=num_gpus, pid=trainer.pid) as monitor:

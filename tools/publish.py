@@ -6,6 +6,7 @@ the address first.
 """
 
 import argparse
+import inspect
 import re
 import tomllib
 from collections.abc import Sequence
@@ -24,13 +25,13 @@ ADDRESS = r"https://github\.com/(?!OWNER/)[\w-]+/[\w.-]+#\w[\w./-]*"
 FETCHES = r'(?m)^# %% tags=\["active-ipynb"\]\n(?:#.*\n)+\n'
 MARK = '# %% tags=["active-ipynb"]\n'
 SECTIONS = {  # of docs/rows.md
-    "In every row": schema.RUN,
-    "Work": schema.WORK,
-    "Software stack": schema.STACK | schema.VERSIONS,
-    "Hardware, as detected": schema.HARDWARE,
-    "Null if a run has none; seconds are on a monotonic clock": schema.MEASURED,
-    "In some rows": schema.DETAILS,
-    "While the monitor ran; null if not measured": schema.MONITORED,
+    "In every row": [schema.Run],
+    "Work": [schema.Work],
+    "Software stack": [schema.Stack, schema.Versions],
+    "Hardware, as detected": [schema.Hardware],
+    "Null if a run has none; seconds are on a monotonic clock": [schema.Measured],
+    "In some rows": [schema.Details],
+    "While the monitor ran; null if not measured": [schema.Monitored],
 }
 FETCH = """\
 # on Colab and Kaggle: fetch the library, if none is here
@@ -109,12 +110,13 @@ def main() -> None:
 def write_columns(page: Path) -> None:
     """Write the columns of a row from its schema."""
     lines = []
-    for about, columns in SECTIONS.items():
+    for about, tables in SECTIONS.items():
         lines += [f"## {about}", "", "| column | type | unit | meaning |"]
         lines.append("| --- | --- | --- | --- |")
-        for name, (kind, meaning) in columns.items():
+        source = "".join(map(inspect.getsource, tables))
+        for name, kind, meaning in re.findall(r'(\w+): (\w+)\n    """(.+)"""', source):
             unit = schema.find_unit(name)
-            lines.append(f"| `{name}` | {kind.__name__} | {unit} | {meaning} |")
+            lines.append(f"| `{name}` | {kind} | {unit} | {meaning} |")
         lines.append("")
     columns = "\n".join(lines)
     change(page, r"(?s)(?<=<!-- columns -->\n\n).*(?=<!-- /columns -->)", f"{columns}\n")

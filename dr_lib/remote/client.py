@@ -102,9 +102,7 @@ class Client:
             raise RemoteError(f"{fault}: log in once with {login} in a terminal")
         if not fault:
             return said
-        if re.search(r"HTTPS?ConnectionPool|Failed to resolve|Connection ?[Er]", said):
-            fault = "failed: no connection to the service: check that this machine is online"
-        elif fault == "failed: ":
+        if fault == "failed: ":
             fault += find_sentence(said.strip().partition(self.hint)[0])
         command = " ".join([self.platform, *filter(str.isalpha, words)][:3])
         raise RemoteError(f"{command} {fault}")

@@ -53,7 +53,7 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
     files[COMMIT] = commit.encode()
     contents = [f"the code of commit {shorten_commit(commit)}"]
     if study.instance:  # of your prices only this one
-        price = pd.DataFrame([find_price(study.instance)])
+        price = pd.DataFrame([dict(find_price(study.instance))])
         files["dr_lib/runs/prices.csv"] = format_table(price).encode()
         contents.append(f"the price of {study.instance}")
 

@@ -37,7 +37,7 @@ IDENTITY = [*schema.WORK, *STACK, *schema.HARDWARE]
 NAMES = "study scenario run_id order file".split()  # of a run, and of its copy
 MARKS = {  # why a row that has the mark is not timed
     "resumed": "resumed after a stop: its time is in two parts",
-    "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
+    "disturbed": "disturbed: others took more than 10 % of the CPU",
 }
 COLD = "cold, the first run of its kind since the machine's boot: warm ones count"
 COPY = "a copy of another row: one run counts once"

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, median, variance
+from statistics import median
 
 from dr_lib.hardware.facts import find_boot
 from dr_lib.runs.prices import find_price, price_seconds
@@ -96,7 +96,9 @@ class Backlog:
         for run in self.planned:
             row = self.row(run)
             if row["status"] == "ok":
-                seconds.setdefault(run.scenario, []).append(_measure_s(row))
+                seconds.setdefault(run.scenario, []).append(
+                    row.get("process_s") or row["wall_s"]
+                )
         of_all = median([run_s for times in seconds.values() for run_s in times] or [math.nan])
         return [median(seconds.get(run.scenario, [of_all])) for run in runs]
 
@@ -141,8 +143,6 @@ class Backlog:
             number = len(self.runs) - len(completed) - len(left)
             reasons = "; ".join(sorted(set(skipped.values())))
             lines.append(f"{number} not possible on this machine: {reasons}")
-        if left and (number := study.session_repetitions):
-            lines.append(f"in a session, each scenario runs once cold, then warm: {number}")
         seconds = sum(self.predict_s(left))
         if math.isnan(seconds):
             most = f"; a session takes {study.max_hours:g} h at most" if study.max_hours else ""
@@ -186,21 +186,10 @@ def count_sessions(spread: float) -> int:
 
 def measure_spread(rows: Iterable[Row]) -> float:
     """Measure the spread of sessions in the training times of rows; NaN without two sessions."""
-    logs: dict[tuple, dict[str, list[float]]] = {}
-    for row in rows:
-        if row["status"] == "ok" and row.get("train_s") and not row.get("cold"):
-            sessions = logs.setdefault((row["scenario"], row.get("accelerator")), {})
-            sessions.setdefault(row.get("boot", ""), []).append(math.log(row["train_s"]))
-    medians = [[median(times) for times in sessions.values()] for sessions in logs.values()]
-    variances = [variance(values) for values in medians if len(values) > 1]
-    return math.sqrt(fmean(variances)) if variances else math.nan
+    import pandas as pd
 
-
-def _measure_s(row: Row) -> float:
-    """Measure a run's seconds, including papermill and the kernel's start; of a resumed one, as if
-    its last process had trained all epochs.
-    """
-    run_s = row.get("process_s") or row["wall_s"]
-    if row.get("resumed") and row.get("epochs_done") and row.get("epoch_s"):
-        run_s *= row["epochs_done"] / len(row["epoch_s"])
-    return run_s
+    cell = ["scenario", "accelerator"]
+    table = pd.DataFrame(rows, columns=[*cell, "boot", "status", "cold", "train_s"])
+    table = table[(table["status"] == "ok") & (table["train_s"] > 0) & (table["cold"] != True)]  # noqa: E712
+    medians = table.groupby([*cell, "boot"], dropna=False)["train_s"].median().map(math.log)
+    return math.sqrt(medians.groupby(cell, dropna=False).var().mean())

@@ -8,8 +8,6 @@ from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.options import INSTANCE, PATH, POSITIVE, Suite
 
-KNOWN = {"small_cnn", "mobilenet", "inception_v3", "vgg19"}  # networks that need no look
-
 
 @click.command()
 @click.argument("study", type=PATH)
@@ -36,6 +34,8 @@ def run(suite: Suite, study: Path, on: str, yes: bool, **options) -> None:
     from dr_lib.runs.backlog import STOPPED, STOPPED_STATUS
     from dr_lib.runs.runner import run_study
 
+    if on == "sagemaker" and options["instance"]:
+        raise click.UsageError("on SageMaker each run of the study names its instance")
     if on:
         start = suite.find_target("run", on)
         failures = start(study, suite.root, on, yes=yes, **options)
@@ -53,13 +53,8 @@ def run(suite: Suite, study: Path, on: str, yes: bool, **options) -> None:
 @click.command()
 @click.argument("study", type=PATH)
 @INSTANCE
-@click.option(
-    "--commands",
-    is_flag=True,
-    help="print one command per incomplete run, for use with any scheduler",
-)
 @click.pass_obj
-def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
+def plan(suite: Suite, study: Path, instance: str) -> None:
     """List the runs of a study file, with the time and cost of the rest."""
     from dr_lib import hardware
     from dr_lib.runs.backlog import Backlog
@@ -81,9 +76,9 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     check_folder(folder, design)
     facts = hardware.probe()
     runs = plan_runs(design, name_machine(facts))
-    backlog = Backlog(design, folder, runs, runs)
-    backlog.read()
     refused = find_refused(design, runs, facts)
+    backlog = Backlog(design, folder, runs, runs, unavailable=refused)
+    backlog.read()
     needs = ""
     words = ["run", study]
     try:
@@ -91,16 +86,8 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     except DrError as error:
         needs = str(error)
         words += ["--on", "kaggle:t4x2" if "gpu" in design.needs else "kaggle:v5e8"]
-    command = write_lasting_command(*words, "--only")
-    if commands:  # for machines that may have what this one lacks
-        skipped = refused.keys() & backlog.find_skipped().keys()
-        for run in backlog.list_left():
-            if run.scenario not in skipped:
-                click.echo(f"{command} {run.name}")
-        return
     if heading := read_heading(study):
         click.echo(heading)
-    backlog.unavailable = refused
     skipped = backlog.find_skipped()
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
@@ -108,14 +95,7 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
         if status != "ok" and run.scenario in skipped:
             status = "skipped"
         click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
-    click.echo(backlog.describe(command))
+    click.echo(backlog.describe(write_lasting_command(*words, "--only")))
     if needs:
         click.echo(needs)
-    # behind --commands, which may be for machines with other files
     check_paths(design, study, root)
-    is_training = design.notebook == "10_train"
-    for name in {run.parameters.get("model", "small_cnn") for run in runs} - KNOWN:
-        if is_training:
-            from dr_lib.training.models import find_network  # which imports Keras
-
-            find_network(name)

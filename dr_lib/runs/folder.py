@@ -2,15 +2,13 @@
 
 import json
 import math
-import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 from dr_lib.errors import DrError
-from dr_lib.files import lock, write_json, write_text
+from dr_lib.files import lock, write_json
 from dr_lib.runs.row import read_rows
 from dr_lib.runs.study import Study
 
@@ -21,18 +19,13 @@ FIXED = ("factors", "first_scenario", "notebook", "order", "parameters", "seed")
 @contextmanager
 def lock_study(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Lock the study on this machine until this process ends, in any way."""
-    path = folder / f"lock-{platform.node()}"
-    held = lock(path, wait_s=math.inf if wait else 0.0)
-    runner = path.with_name(f"runner-{platform.node()}")
+    held = lock(folder / f"lock-{platform.node()}", wait_s=math.inf if wait else 0.0)
     if held is None:
-        process = runner.read_text(encoding="utf-8") if runner.exists() else "unknown"
         raise DrError(
-            f"{folder} is being run by another process ({process}): wait for it, or end it; if "
-            "there is none, this disk has no locks: choose another"
+            f"{folder} is being run by another process: wait for it, or end it; if there is none, "
+            "this disk has no locks: choose another"
         )
     with held:
-        now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        write_text(runner, f"process {os.getpid()} on {platform.node()}, since {now}")
         yield
 
 

@@ -17,25 +17,19 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
-from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_memory
 from dr_lib.hardware.facts import list_gpus
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 PERCENTS = ("cpu_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
 # sums over the GPUs, as shares are means; energy counts from when the driver was loaded
-COLUMNS = ("seconds", "stopped", *PERCENTS, "process_cpu_s", "process_mib", "gpu_energy_j")
+COLUMNS = ("seconds", *PERCENTS, "process_cpu_s", "process_mib", "gpu_energy_j")
 # CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
 MIN_PERIOD_S = 0.05
-MAX_PERIOD_S = 10.0
 MANY = 1000  # GPUs
-STILL_S = 2.0  # a busy machine delays a sample by less
 
 
 class Monitor:
@@ -57,14 +51,9 @@ class Monitor:
         num_gpus: int = MANY,
         pid: int | None = None,
     ):
-        """Set the CSV's path, the seconds between samples, the number of GPUs that train, and the
-        process that does, if it is not this one.
-
-        Raises:
-            DrError: the period is not between 0.05 and 10 s.
+        """Set the CSV's path, the seconds between samples (the paper's were 10 at most), the number
+        of GPUs that train, and the process that does, if it is not this one.
         """
-        if not MIN_PERIOD_S < period_s <= MAX_PERIOD_S:
-            raise DrError(f"a period of {period_s} s: use one between 0.05 and 10 s, such as 1")
         self.path = Path(path)
         self.period_s = period_s
         self.num_gpus = num_gpus
@@ -102,52 +91,39 @@ class Monitor:
             self._process.wait()
 
     def summarise(self) -> dict[str, Any]:
-        """Summarise the samples so far, see the function `summarise`."""
-        return summarise(self.path, self.period_s)
+        """Summarise the samples of a training run; of an interrupted one, up to the last whole row.
 
+        A value counts for the time since the one before it.
 
-def read_samples(path: Path) -> pd.DataFrame:
-    """Read the samples of a monitor's CSV; a row that was cut short is left out."""
-    import pandas as pd
+        Returns:
+            `<name>_mean` and `<name>_peak` of cpu_percent, memory_percent, gpu_percent and
+            gpu_memory_percent; `process_cpu_s` and `process_peak_mib` of the process and its
+            children; `num_samples`; `monitored_s`; `gpu_energy_j` of the GPUs by their own counter
+            (NVML, Volta and later). NaN where nothing was measured, never 0.
+        """
+        import pandas as pd
 
-    text = Path(path).read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1] or ",".join(COLUMNS)
-    return pd.read_csv(io.StringIO(whole), dtype=float)
-
-
-def summarise(path: Path, period_s: float = 1.0) -> dict[str, Any]:
-    """Summarise the samples of a training run; of an interrupted one, up to the last row.
-
-    A value counts for the time since the one before it.
-
-    Returns:
-        `<name>_mean` and `<name>_peak` of cpu_percent, memory_percent, gpu_percent and
-        gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`;
-        `num_samples`; `monitored_s`; `stood_still_s` of them, because the process or the machine
-        was stopped; `gpu_energy_j` of the GPUs by their own counter (NVML, Volta and later). NaN
-        where nothing was measured, never 0.
-    """
-    rows = read_samples(path)
-    num_samples = len(rows)
-    rows = rows if num_samples else rows.reindex([0])
-    step_s = rows["seconds"].diff()
-    late_s = (step_s - period_s).where(step_s > period_s + STILL_S, 0.0)
-    change = rows.iloc[-1] - rows.iloc[0]
-    later = rows[list(PERCENTS)].iloc[1:]
-    means = later.mul(step_s.iloc[1:], axis=0).sum(skipna=False) / change["seconds"]
-    used_j = change["gpu_energy_j"]
-    summary = {
-        # a counter stands still on some virtual machines, or begins anew
-        "gpu_energy_j": used_j if used_j > 0 else math.nan,
-        "process_cpu_s": change["process_cpu_s"],
-        "process_peak_mib": rows["process_mib"].max(),
-        "stood_still_s": step_s.where(rows["stopped"] == 1, late_s).sum(),
-        "monitored_s": change["seconds"],
-        **means.add_suffix("_mean"),
-        **later.max().add_suffix("_peak"),
-    }
-    measured = {name: round(float(value), 3) for name, value in summary.items()}
-    return {**measured, "num_samples": num_samples}
+        text = self.path.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1] or ",".join(COLUMNS)
+        rows = pd.read_csv(io.StringIO(whole), dtype=float)
+        num_samples = len(rows)
+        rows = rows if num_samples else rows.reindex([0])
+        step_s = rows["seconds"].diff()
+        change = rows.iloc[-1] - rows.iloc[0]
+        later = rows[list(PERCENTS)].iloc[1:]
+        means = later.mul(step_s.iloc[1:], axis=0).sum(skipna=False) / change["seconds"]
+        used_j = change["gpu_energy_j"]
+        summary = {
+            # a counter stands still on some virtual machines, or begins anew
+            "gpu_energy_j": used_j if used_j > 0 else math.nan,
+            "process_cpu_s": change["process_cpu_s"],
+            "process_peak_mib": rows["process_mib"].max(),
+            "monitored_s": change["seconds"],
+            **means.add_suffix("_mean"),
+            **later.max().add_suffix("_peak"),
+        }
+        measured = {name: round(float(value), 3) for name, value in summary.items()}
+        return {**measured, "num_samples": num_samples}
 
 
 def measure_gpu_use() -> float:
@@ -205,8 +181,7 @@ def _read_tree(process: psutil.Process) -> dict[str, float]:
             if one.pid != os.getpid():
                 cpu_s += read_process_cpu_s(one)
                 mib += one.memory_info().rss / 2**20
-    is_stopped = process.status() == psutil.STATUS_STOPPED
-    return {"process_cpu_s": cpu_s, "process_mib": mib, "stopped": int(is_stopped)}
+    return {"process_cpu_s": cpu_s, "process_mib": mib}
 
 
 def main(period_s: str, num_gpus: str, pid: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import datetime
-import math
 import os
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dr_lib.errors import DrError
 from dr_lib.files import expand_home
@@ -25,16 +25,21 @@ class PriceError(DrError):
     """A price, a bill or a paid time is missing or impossible."""
 
 
-class Price(NamedTuple):
+Word = Annotated[str, Field(min_length=1)]
+
+
+class Price(BaseModel):
     """What an hour of a machine costs on a date."""
 
-    provider: str
-    instance: str
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: Word
+    instance: Word
     region: str  # empty where the source does not say
-    currency: str  # USD; other money is converted before it enters the table
-    usd_per_hour: float
-    date: str  # 2026-11-21; empty where the source does not say
-    source: str
+    currency: Literal["USD"]  # other money is converted before it enters the table
+    usd_per_hour: float = Field(ge=0, allow_inf_nan=False)
+    date: str = Field(pattern=r"^(\d{4}-\d\d-\d\d)?$")  # empty where the source does not say
+    source: Word
 
 
 def find_price(instance: str) -> Price:
@@ -68,27 +73,24 @@ def read_prices(path: Path) -> list[Price]:
     """Read a CSV of prices.
 
     Raises:
-        PriceError: there is no such file, or it is no such table; the line that is wrong is named.
+        PriceError: there is no such file, or a line is no price: it is named.
     """
     if not path.is_file():
         raise PriceError(f"no such file: {path}")
     lines = path.read_text(encoding="utf-8-sig").splitlines()
-    has_semicolons = ";" in "".join(lines[:1])  # as a spreadsheet saves it in Brazil
-    table = csv.DictReader(lines, delimiter=";" if has_semicolons else ",", restval="")
-    prices = []
-    for number, row in enumerate(table, start=2):
-        if set(row) != set(Price._fields):
-            raise PriceError(f"{path}: the columns must be {', '.join(Price._fields)}")
-        if has_semicolons:
-            row["usd_per_hour"] = row["usd_per_hour"].replace(",", ".")
+    prices = {}
+    for number, row in enumerate(csv.DictReader(lines, restval=""), start=2):
         try:
-            prices.append(_read_price(row))
-        except ValueError as error:
-            raise PriceError(f"{path}, line {number}: {error}") from error
-    days = Counter((price.instance, price.date) for price in prices)
-    if not prices or max(days.values()) > 1:
-        raise PriceError(f"{path}: list at least one price, and each instance once a date")
-    return prices
+            price = Price.model_validate(row)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            name = "".join(map(str, fault["loc"]))
+            raise PriceError(f"{path}, line {number}: {name}: {fault['msg']}") from None
+        key = (price.instance, price.date)
+        if key in prices:
+            raise PriceError(f"{path}, line {number}: list each instance once a date")
+        prices[key] = price
+    return [*prices.values()]
 
 
 def price_seconds(usd_per_hour: float, *seconds: float) -> float:
@@ -131,15 +133,3 @@ def price_runs(
         cost_usd=price_seconds(usd_per_hour, known["train_s"], setup_s, overhead_s),
         cost_per_epoch_usd=price_seconds(usd_per_hour, known["steady_epoch_s"]),
     )
-
-
-def _read_price(row: dict[str, str]) -> Price:
-    """Read the price from a line of the table."""
-    if not (row["provider"] and row["instance"] and row["source"] and row["currency"] == "USD"):
-        raise ValueError("give provider, instance and source, and the price in USD")
-    if row["date"] and str(datetime.date.fromisoformat(row["date"])) != row["date"]:
-        raise ValueError(f"write the date {row['date']} as 2026-11-21")
-    usd_per_hour = float(row["usd_per_hour"])
-    if not 0 <= usd_per_hour < math.inf:
-        raise ValueError(f"the price must be 0 or more, not {usd_per_hour}")
-    return Price(**{**row, "usd_per_hour": usd_per_hour})

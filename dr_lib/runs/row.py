@@ -51,7 +51,7 @@ def check_row(row: Any) -> Row:
             raise RowError(f"{name} is infinite")
         if value is None or name not in schema.COLUMNS:
             continue
-        kind, _ = schema.COLUMNS[name]
+        kind = schema.COLUMNS[name]
         allowed = (int, float) if kind is float else kind
         if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
             raise RowError(f"{name} must be {kind.__name__}, not {value!r}")

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import sys
 import time
 import uuid
 from contextlib import AbstractContextManager, suppress
@@ -93,26 +92,6 @@ class RunIdentity:
         return row
 
 
-class Pauses:
-    """The time between the cells of a notebook, in which its kernel waits for a reader."""
-
-    def __init__(self):
-        """Count from now on; outside a kernel there is none."""
-        self.seconds = 0.0
-        self._begun = math.nan
-        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-        if shell:
-            shell.events.register("post_run_cell", self._begin)
-            shell.events.register("pre_run_cell", self._end)
-
-    def _begin(self, result: object) -> None:
-        self._begun = time.monotonic()
-
-    def _end(self, info: object) -> None:
-        if not math.isnan(self._begun):
-            self.seconds += time.monotonic() - self._begun
-
-
 class Run:
     """A started run; `finish` writes its row.
 
@@ -196,7 +175,6 @@ class Run:
         boot = self._identity["boot"]
         earlier = read_left(self.study_dir).values()
         self._earlier = [_find_kind(row) for row in earlier if row.get("boot") == boot]
-        self._pauses = Pauses()
         self._is_finished = False
         self._start = time.monotonic()
         self._others_s = _read_others_s()
@@ -254,10 +232,6 @@ class Run:
         """Seconds since the run started."""
         return time.monotonic() - self._start
 
-    def busy_s(self) -> float:
-        """Seconds since the run started, without those between the cells of a notebook."""
-        return self.seconds() - self._pauses.seconds
-
     def seconds_left(self) -> float:
         """Seconds until the run must have stopped; infinite without a limit."""
         return self._run.stop_at - time.monotonic()
@@ -286,7 +260,6 @@ class Run:
         others_gpu_share = self._run.others_gpu_share or 0.0
         if others_gpu_share > DISTURBED:
             measured["gpu_energy_j"] = None  # theirs is in it
-        is_busy = max(others_cpu_share, others_gpu_share) > DISTURBED
         identity = self.identity
         row = {
             **identity,
@@ -294,7 +267,7 @@ class Run:
             "error": "",
             "wall_s": wall_s,
             "others_cpu_share": round(others_cpu_share, 3),
-            "disturbed": is_busy or (measured.get("stood_still_s") or 0) > 0,
+            "disturbed": max(others_cpu_share, others_gpu_share) > DISTURBED,
             "peak_memory_mib": _measure_peak_mib(),
             **self._price_training(measured),
             **measured,

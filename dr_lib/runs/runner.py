@@ -46,7 +46,7 @@ from dr_lib.runs.study import (
 
 UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot make such a run
 MIN_FREE_MIB = 100  # of the disk, before a run begins
-BAR = "{desc} |{bar:24}| {percentage:3.0f} %, {remaining} left"
+BAR = "{desc} |{bar:24}| {n} of {total}, {remaining} left"
 
 
 @dataclass
@@ -58,7 +58,6 @@ class Session:
     bar: tqdm  # in runs
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     num_failed: Counter = field(default_factory=Counter)  # tries, by run
-    num_completed: int = 0
     failures: list[str] = field(default_factory=list)
 
 
@@ -103,7 +102,7 @@ def run_study(
         >>> failures = run_study(Path("papermill_runs/demo.yaml"), Path("."))  # doctest: +SKIP
     """
     study = load_study(path, root, instance=instance)
-    backlog = _plan(study, path, root, only, on_cpu)
+    backlog, refused = _plan(study, path, root, only, on_cpu)
     folder = backlog.folder
     backlog.stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
     with (
@@ -112,15 +111,18 @@ def run_study(
     ):
         keep_for(folder, study)
         backlog.read()
+        bar.total = len(backlog.list_left())
         session = Session(root, backlog, bar)
-        for scenario, reason in backlog.unavailable.items():
+        for scenario, reason in refused.items():
             _skip(session, scenario, reason)
         _make_all(session)
         return session.failures
 
 
-def _plan(study: Study, path: Path, root: Path, only: str, on_cpu: bool) -> Backlog:
-    """List the runs that are asked for, and those that this machine cannot make.
+def _plan(
+    study: Study, path: Path, root: Path, only: str, on_cpu: bool
+) -> tuple[Backlog, dict[str, str]]:
+    """List the runs that are asked for, and the scenarios that this machine cannot make.
 
     Raises:
         DrError: it can make none of the study, or lacks the data, a price or an accelerator.
@@ -136,10 +138,7 @@ def _plan(study: Study, path: Path, root: Path, only: str, on_cpu: bool) -> Back
     refused = find_refused(study, planned, facts)
     if len(refused) == len({run.scenario for run in planned}):
         raise DrError(f"{path}: no run is possible: {'; '.join(sorted(set(refused.values())))}")
-    unavailable = {
-        run.scenario: refused[run.scenario] for run in runs if run.scenario in refused
-    }
-    return Backlog(study, find_results(path), runs, planned, unavailable=unavailable)
+    return Backlog(study, find_results(path), runs, planned), refused
 
 
 def _make_all(session: Session) -> None:
@@ -156,12 +155,19 @@ def _make_all(session: Session) -> None:
                 f"{free_mib:.0f} MiB are free on the disk of {backlog.folder}: "
                 "free some space, and start again"
             )
+        session.bar.set_description_str(run.name)
         error = _make_one(session, run)
-        _settle(session, run, error)
+        if error.startswith(OUT_OF_TIME):
+            say(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
+            break
+        if error.startswith(UNAVAILABLE):
+            _skip(session, run.scenario, error)
+        elif error:
+            _note_failure(session, run, error)
+        else:
+            session.bar.update()
         if session.failures and backlog.is_stopped:
             session.failures.append(STOPPED)
-            break
-        if error.startswith(OUT_OF_TIME):
             break
     if refusal:
         say(f"{refusal}; start again to resume")
@@ -172,35 +178,24 @@ def _make_all(session: Session) -> None:
         say(f"scenarios skipped: {number}, {reason}")
 
 
-def _settle(session: Session, run: PlannedRun, error: str) -> None:
-    """Handle the outcome of a run: completed, saved, unavailable, to be retried, or failed."""
-    backlog = session.backlog
-    if not error:
-        session.num_completed += 1
-    elif error.startswith(OUT_OF_TIME):
-        session.bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
-    elif error.startswith(UNAVAILABLE):
-        _skip(session, run.scenario, error)
-    else:
-        session.num_failed[run.run_id] += 1
-        if session.num_failed[run.run_id] > backlog.study.retries:
-            backlog.closed.add(run.run_id)
-            session.failures.append(f"{run.run_id}: {error}")
-    session.bar.n = session.num_completed
+def _note_failure(session: Session, run: PlannedRun, error: str) -> None:
+    """Count a run's failure; after the last retry it is one of the session's."""
+    session.num_failed[run.run_id] += 1
+    if session.num_failed[run.run_id] > session.backlog.study.retries:
+        session.backlog.closed.add(run.run_id)
+        session.failures.append(f"{run.run_id}: {error}")
 
 
 def _skip(session: Session, scenario: str, reason: str) -> None:
-    """Skip all runs of a scenario, and record this in one row; one with this reason stays."""
+    """Skip all runs of a scenario, and record this in one row, unless one says so already."""
     backlog = session.backlog
+    known = backlog.find_skipped().get(scenario)
+    left = [run for run in backlog.list_left() if run.scenario == scenario]
     backlog.unavailable[scenario] = reason
-    rows = [(run, backlog.row(run)) for run in backlog.planned if run.scenario == scenario]
-    skipped = [run for run, row in rows if row["status"] == "skipped"]
-    left = [run for run, row in rows if row["status"] != "ok" and run in backlog.runs]
-    for run in (skipped or left)[:1]:
-        if backlog.row(run).get("error") != reason:
-            identity = _identify(session, run)
-            columns = {"status": "skipped", "error": reason, "wall_s": 0.0}
-            _write_incomplete(session, run, identity, columns)
+    if left and known != reason:
+        identity = _identify(session, left[0])
+        columns = {"status": "skipped", "error": reason, "wall_s": 0.0}
+        _write_incomplete(session, left[0], identity, columns)
 
 
 def _make_one(session: Session, run: PlannedRun) -> str:
@@ -242,7 +237,7 @@ def _execute(session: Session, run: PlannedRun, identity: RunIdentity) -> str:
         while process.poll() is None and time.monotonic() - start < limit_s:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.5)
-            _show(session, run)
+            _show_epoch(session, run)
         if process.poll() is None:
             if time.monotonic() >= backlog.stop_at:
                 return f"{OUT_OF_TIME}: ended by max_hours, incomplete"
@@ -252,20 +247,12 @@ def _execute(session: Session, run: PlannedRun, identity: RunIdentity) -> str:
     return find_error(execution.output, execution.log, process.returncode)
 
 
-def _show(session: Session, run: PlannedRun) -> None:
-    """Draw the progress bar: the current run and its epoch."""
-    bar = session.bar
-    num_ended = session.num_completed + len(session.failures)
-    epoch = ""
-    bar.n = session.num_completed
-    bar.total = num_ended + len(session.backlog.list_left())
+def _show_epoch(session: Session, run: PlannedRun) -> None:
+    """Write beside the progress bar how many epochs of the run are done."""
     path = progress_path(session.backlog.folder, run.run_id)
     if path.exists():
-        progress = json.loads(path.read_text())
-        epoch = ", epoch {done} of {total}".format(**progress)
-        bar.n += progress["done"] / (progress["total"] + 1)  # the rest counts as one more
-    name = f"{run.scenario}, repetition {run.repetition}"
-    bar.set_description_str(f"run {num_ended + 1} of {bar.total}: {name}{epoch}")
+        epochs = "epoch {done} of {total}".format(**json.loads(path.read_text()))
+        session.bar.set_description_str(f"{run.name}, {epochs}")
 
 
 def _identify(session: Session, run: PlannedRun) -> RunIdentity:

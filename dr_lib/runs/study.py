@@ -3,7 +3,6 @@
 import ast
 import itertools
 import json
-import math
 import random
 import re
 from collections import Counter
@@ -209,8 +208,7 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
     """Refuse a study whose input folders or files are missing on this machine, before anything
     runs.
 
-    `data_dir` has to be prepared, split by the study's scheme, with crops of each `image_size`, and
-    with photographs for each batch.
+    `data_dir` has to be prepared, and split by the study's scheme.
 
     Returns:
         Parameter and value of each input that is there.
@@ -241,31 +239,19 @@ def _find_fault(values: dict[str, Any], scheme: str | None, root: Path) -> str:
     folder = sample if data_dir == "sample" else root / data_dir
     chosen = ("--scheme", scheme) if scheme else ()
     path = folder / "manifest.json"
-    is_prepared = path.is_file()
-    if data_dir == "sample" and name == "split.csv" and not is_prepared:
-        return ""  # the first run makes it
-    if not is_prepared and data_dir != "sample":
+    if not path.is_file():
+        if data_dir == "sample":
+            return ""  # the first run makes it
         options = ("--images", "photographs", "--labels", "labels.csv", "--out", data_dir)
         advice = write_command("prepare", *options, *chosen)
         if folder == sample:
             advice = write_command("sample")
         return f"data_dir {data_dir!r} is not prepared: {advice}"
-    manifest = json.loads((is_prepared and path.read_bytes()) or "{}")
-    facts = manifest.get("splits", {}).get(name, {})
+    facts = json.loads(path.read_bytes())["splits"].get(name, {})
     if not (folder / name).is_file() or scheme not in (None, facts.get("scheme")):
-        folds = re.fullmatch(r"split-\d+-of-(\d+)\.csv", name)
-        options = ("--scheme", "folds", "--folds", folds[1]) if folds else chosen
-        advice = write_command("split", data_dir, *options)
+        advice = write_command("split", data_dir, *chosen)
         found = f" of scheme {scheme}" if scheme else ""
         return f"no split table {name!r}{found} in {data_dir}: {advice}"
-    size = manifest.get("parameters", {}).get("size", math.inf)
-    if size < (image_size := values.get("image_size", 0)):
-        fault = f"image_size {image_size}: the crops of {data_dir} have {size} px"
-        return f"{fault}: choose a smaller one, or prepare with --size"
-    num_images = facts.get("counts", {}).get("train", {}).get("num_images", math.inf)
-    if num_images < (batch_size := values.get("batch_size", 0)):
-        fault = f"{num_images} photographs of {data_dir} make no batch of {batch_size}"
-        return f"{fault}: choose a smaller batch_size"
     return ""
 
 

@@ -118,7 +118,7 @@ def test_no_file_that_git_ignores_leaves(house):
 @pytest.mark.parametrize("split", ["/etc/own.csv", "../../own.csv"])
 def test_a_split_table_from_elsewhere_is_refused(house, small_sample, split):
     """Not even its name is packed, whether it is there or not."""
-    with pytest.raises(DrError, match="split table '.*own.csv' in sample"):
+    with pytest.raises(DrError, match="own.csv"):
         pack_up(house, parameters={"split": split})
     assert not list((house / "upload").iterdir())
 
@@ -134,8 +134,8 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, name, said):
     """A folder of photographs is refused, and so is a path that no other machine has."""
     for folder in ("prepared", "photographs"):
         (house / folder).mkdir()
-    for file in ("manifest.json", "split.csv"):
-        (house / "prepared" / file).touch()
+    (house / "prepared" / "manifest.json").write_text('{"splits": {}}')
+    (house / "prepared" / "split.csv").touch()
     with pytest.raises(DrError, match=said):
         pack_up(house, parameters={"data_dir": name.format(house=house)})
 

@@ -144,7 +144,7 @@ def test_what_is_refused_is_one_sentence(cloud, quick, monkeypatch):
     assert "bin/colab usage in a terminal" in output
     cloud.strike("colab", {"sessions": ["cut"]})
     output = cloud.run(path, "colab:cpu").output
-    assert "no connection to the service: check that this machine is online" in output
+    assert "colab sessions failed: " in output
     assert "SECRET" not in output
     assert not (path.with_suffix("") / "sessions.json").exists()
 

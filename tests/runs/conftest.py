@@ -25,19 +25,19 @@ ROOT = Path(__file__).resolve().parents[2]
 GOOD = {"notebook": "quick", "repetitions": 2, "seed": 20}
 
 PARAMETERS = """\
-level: str = "a"  # a factor
-pause_s: float = 0.0  # how long the run takes [s]
-fail_at: int = 99  # the repetition that fails
-fails: int = 99  # how often it fails
-trouble: str = ""  # what goes wrong
-pace: str = "even"  # even, fast (twice as fast, or more) or slow; of nothing
-data_dir: str = "sample"  # folder that another notebook prepared, or the word sample
-split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
-weights: str = "none"  # none or the path of a file
-needs_s: float = 0.0  # the run saves and stops, once, if less time is left to it [s]
-results: str = ""  # folder for rows
-seed: int = 0  # of the study
-repetition: int = 0  # index of the run
+level: str = "a"
+pause_s: float = 0.0
+fail_at: int = 99
+fails: int = 99
+trouble: str = ""
+pace: str = "even"
+data_dir: str = "sample"
+split: str = "split.csv"
+weights: str = "none"
+needs_s: float = 0.0
+results: str = ""
+seed: int = 0
+repetition: int = 0
 """
 BODY = """\
 import os
@@ -153,7 +153,7 @@ def complete(house: Path, path: Path, process_s: dict[str, float], **columns) ->
     """
     for run in plan_runs(load_study(path, house), name_machine(hardware.probe())):
         if run.scenario in process_s and run.repetition == 0:
-            row = {name: kind() for name, (kind, _) in schema.RUN.items()} | {
+            row = {name: kind() for name, kind in schema.RUN.items()} | {
                 "schema": SCHEMA,
                 "run_id": run.run_id,
                 "study": "trial",

@@ -18,16 +18,16 @@ NOTEBOOKS["quick"] = f"{__name__}:Quick"
 class Quick(RunParameters):
     """As the notebook's cell declares them."""
 
-    level: str
-    pause_s: Amount
-    fail_at: Count
-    fails: Count
-    trouble: str
-    pace: Literal["even", "fast", "slow"]
+    level: str  # a factor
+    pause_s: Amount  # how long the run takes [s]
+    fail_at: Count  # the repetition that fails
+    fails: Count  # how often it fails
+    trouble: str  # what goes wrong
+    pace: Literal["even", "fast", "slow"]  # of nothing
     data_dir: DataDir
     split: PathText
     weights: Annotated[PathText, Input(("none",))]
-    needs_s: Amount
+    needs_s: Amount  # the run saves and stops, once, if less time is left to it [s]
 
 
 class QuickTraining(Quick):
