@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from dr_lib.code import explain_commit, hash_code, hash_notebook, read_commit
+from dr_lib.code import explain_commit, hash_code, read_commit
 from tests.conftest import commit
 
 FACTOR = "epochs: int = 3  # passes\nrepetition: int = 0  # index\n"
@@ -16,14 +16,13 @@ BODY = "import dr_lib.a\n\nprint(dr_lib.a.TWO)"
 
 @pytest.fixture
 def root(tmp_path) -> Path:
-    """A repository with a library of two subjects, a notebook, a study and a page."""
+    """A repository with a library of two subjects, a notebook and a study."""
     root = tmp_path / "Ana Maria"
     texts = {
         "dr_lib/a.py": "ONE = 1\nTWO = 2\n",
         "dr_lib/report/b.py": "RED = 3\n",
         "dr_lib/runs/prices.csv": "usd\n1\n",
         "papermill_runs/grades.yaml": "notebook: n\n",
-        "README.md": "# Read\n",
     }
     for name, text in texts.items():
         path = root / name
@@ -35,8 +34,7 @@ def root(tmp_path) -> Path:
         nbformat.v4.new_code_cell(BODY),
     ]
     (root / "notebooks").mkdir()
-    for name in ("n", "other"):
-        nbformat.write(nbformat.v4.new_notebook(cells=cells), root / f"notebooks/{name}.ipynb")
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), root / "notebooks/n.ipynb")
     commit(root)
     return root
 
@@ -73,35 +71,19 @@ def write_crlf(root: Path) -> None:
             path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
 
 
-def add_junk(root: Path) -> None:
-    """Leave what caches, editors, macOS and Windows leave."""
-    names = "._a.py .ipynb_checkpoints/a-checkpoint.py desktop.ini __pycache__/a.pyc"
-    for name in names.split():
-        path = root / "dr_lib" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"\0")
-
-
 SAME = {
     "nothing": lambda root: None,
     "a study file": lambda root: edit(root, "papermill_runs/grades.yaml", b"n\n", b"m\n"),
-    "a page": lambda root: edit(root, "README.md", b"Read", b"Reads"),
     "a price": lambda root: edit(root, "dr_lib/runs/prices.csv", b"1", b"2"),
     "a figure": lambda root: edit(root, "dr_lib/report/b.py", b"3", b"4"),
-    "another notebook": lambda root: edit(root, "notebooks/other.ipynb", b"TWO", b"ONE"),
     "text of the notebook": lambda root: edit(root, "notebooks/n.ipynb", b"# Train", b"# It"),
     "a parameter": lambda root: edit(root, "notebooks/n.ipynb", b"int = 3", b"int = 4"),
     "the notebook is run": execute,
     "line ends": write_crlf,
-    "junk": add_junk,
-    "a mode": lambda root: (root / "dr_lib/a.py").chmod(0o755),
-    "a new file": lambda root: (root / "notes.py").write_text("x = 1\n"),
 }
 OTHER = {
     "the library": lambda root: edit(root, "dr_lib/a.py", b"2", b"3"),
     "a new module": lambda root: (root / "dr_lib/c.py").write_text("x = 1\n"),
-    "a module less": lambda root: (root / "dr_lib/a.py").unlink(),
-    "a module's name": lambda root: (root / "dr_lib/a.py").rename(root / "dr_lib/c.py"),
     "the notebook's code": lambda root: edit(root, "notebooks/n.ipynb", b"TWO", b"ONE"),
 }
 
@@ -116,7 +98,7 @@ def test_only_code_is_another_code_and_dirty(root, name):
     {**SAME, **OTHER}[name](root)
     assert (hash_code(root, "n") == before) == (name in SAME)
     assert read_commit(root, "n") == (first if name in SAME else f"{first}-dirty")
-    if name not in ("nothing", "junk"):
+    if name != "nothing":
         commit(root)
         assert len(read_commit(root, "n")) == 40
 
@@ -138,15 +120,6 @@ def test_an_archive_has_the_same_code_and_no_commit(root):
         shutil.copytree(root / name, inside / name)
     assert hash_code(inside, "n") == code
     assert (read_commit(inside, "n"), explain_commit(inside)) == ("", "")
-
-
-def test_a_default_is_the_notebooks_but_no_output(root):
-    """A study that does not name a parameter takes the notebook's, so its change is a change."""
-    before = hash_notebook(root, "n")
-    execute(root)
-    assert hash_notebook(root, "n") == before
-    SAME["a parameter"](root)
-    assert hash_notebook(root, "n") != before and hash_notebook(root, "none") == ""
 
 
 def test_git_says_itself_why_it_knows_no_commit(root, tmp_path, monkeypatch):

@@ -43,16 +43,3 @@ def test_an_old_python_is_refused_before_anything_is_made(project):
     assert done.returncode and not (project / ".venv").exists()
     advice = "is Python 3.9, 3.11 or newer is needed: make .venv/ready PYTHON=python3.11"
     assert advice in done.stderr.splitlines()[0]
-
-
-@pytest.mark.slow
-def test_an_environment_of_an_old_python_is_made_anew(project):
-    """What a call with the wrong Python left does not stay; one of the same Python does."""
-    python = write_python_3_9(project / ".venv" / "bin" / "python")
-    assert set_up(project, sys.executable).returncode == 0
-    assert python.resolve() == Path(sys.executable).resolve()
-    for name in ("kept", "ready"):
-        (project / ".venv" / name).touch()
-    os.utime(project / ".venv" / "ready", (0, 0))
-    assert set_up(project, sys.executable).returncode == 0
-    assert (project / ".venv" / "kept").exists()

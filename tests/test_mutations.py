@@ -59,15 +59,8 @@ def test_a_mutation_changes_one_node_and_the_file_parses():
     ("before", "after"),
     [
         ("a < b", "a >= b"),
-        ("a <= b", "a > b"),
-        ("a > b", "a <= b"),
-        ("a >= b", "a < b"),
-        ("a == b", "a != b"),
         ("a != b", "a == b"),
-        ("a in b", "a not in b"),
         ("a not  in b", "a in b"),
-        ("a is b", "a is not b"),
-        ("a is not b", "a is b"),
         ("((a)  # is in\n)\\\n is(b)", "((a)  # is in\n)\\\n is not(b)"),
     ],
 )
@@ -96,18 +89,6 @@ def test_a_place_without_files_is_an_error(project, monkeypatch):
     monkeypatch.setattr(mutations, "PLACES", ("*.py", "**/moved/*.py"))
     with pytest.raises(SystemExit, match=r"dr_lib/\*\*/moved/\*\.py matches nothing"):
         mutations.draw(project, 1, 6)
-
-
-def test_own_tests_are_the_file_or_the_folder(tmp_path):
-    """The file of the same name, else its folder's files, else those above."""
-    for name in ("tests/data/test_a.py", "tests/data/test_b.py", "tests/test_c.py"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    folder = ["tests/data/test_a.py", "tests/data/test_b.py"]
-    assert mutations.find_tests(tmp_path, "dr_lib/data/b.py") == ["tests/data/test_b.py"]
-    assert mutations.find_tests(tmp_path, "dr_lib/data/other.py") == folder
-    assert mutations.find_tests(tmp_path, "dr_lib/data/labels/reader.py") == folder
-    assert mutations.find_tests(tmp_path, "dr_lib/other.py") == ["tests/test_c.py"]
 
 
 @pytest.mark.slow

@@ -1,13 +1,10 @@
 """Notebooks of the spine run headless, leave what they promise, and say what went wrong."""
 
-import ast
 import json
 import os
 import re
 import shutil
 import subprocess
-import sys
-import time
 from base64 import b64decode
 from io import BytesIO
 
@@ -20,13 +17,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.code import hash_code
-from dr_lib.numbers import write_interval
-from dr_lib.runs.row import write_row
-from dr_lib.runs.run import RunIdentity
 from dr_lib.training.model_folder import read_folder
 from tests.conftest import ROOT
 from tests.notebooks import (
-    displayed,
     execute,
     list_outputs,
     num_pictures,
@@ -37,28 +30,7 @@ from tests.notebooks import (
     texts,
 )
 from tests.processes import wait_until
-from tests.report.real_rows import copy_row
 from tests.studies import write_studies
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "message"),
-    [
-        ("10_train", {"repetiton": 3}, "repetiton: unknown, choose from results, "),
-        ("10_train", {"epochs": 0}, "epochs is 0: give 1 or more"),
-        (
-            "10_train",
-            {"label": 2026},
-            "label is 2026: give a text, in quotes or with",
-        ),
-        ("11_gpu_vs_tpu", {"pools": "mode"}, "pools: unknown, choose from .* pool, "),
-    ],
-)
-def test_a_parameter_that_cannot_be_stops_a_notebook(clone, kernel, name, given, message):
-    """papermill runs it with whatever it is given; the notebook stops before anything is done."""
-    with pytest.raises(papermill.PapermillExecutionError, match=f"SystemExit: {message}"):
-        execute(clone, name, kernel, **given)
-    assert not (clone / "papermill_runs").exists()
 
 
 def test_00_shows_the_whole_chain(clone, kernel):
@@ -109,21 +81,14 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample, monkeypatch):
     wishes = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, "repetition": 3}
     notebook = execute(clone, "10_train", **wishes)
     (row,) = read_rows(clone)
-    assert row["code_sha256"] == hash_code(clone, "10_train") and row["commit"] == ""
     data = [output.get("data", {}) for output in list_outputs(notebook)]
     pictures = [b64decode(shown["image/png"]) for shown in data if "image/png" in shown]
     corners = [plt.imread(BytesIO(picture))[0, 0, :3].tolist() for picture in pictures]
     assert corners == [[1, 1, 1]] * 2  # white
     known = {"study": "adhoc", "repetition": 3, "seed": 23, "status": "ok"}
     assert known.items() <= row.items() and row["data_kind"] == "synthetic"
+    assert row["code_sha256"] == hash_code(clone, "10_train") and row["commit"] == ""
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
-    parts = "compile_s input_s steps_s validation_s rest_s".split()
-    assert sum(row[part] for part in parts) == pytest.approx(row["train_s"], rel=0.02)
-    assert row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
-    left = clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"]
-    assert read_folder(left / "model").version == row["model_version"]
-    written = pd.read_csv(left / "predictions.csv")
-    assert (written["split"] == "test").sum() == row["num_images_test"]
     assert str(small_sample.parent) not in json.dumps(row)  # no folder of this machine
     text = report(clone, "adhoc", lang="pt")
     assert "não comparável" in text and '<html lang="pt">' in text
@@ -170,7 +135,7 @@ def test_10_and_11_run_without_tensorflow_and_opencv(clone, small_sample, monkey
 @pytest.mark.slow
 def test_10_goes_on_after_a_kill(clone, small_sample):
     """papermill and its kernel killed in the middle, on two devices: the same command ends the same
-    run, and the row says so, with the strategy, the replicas and what each epoch dropped."""
+    run, and the row says so."""
     request = {"data_dir": small_sample, "epochs": 5, "image_size": 48, "num_devices": 2}
     command = papermill_command("10_train", **request)
     process = subprocess.Popen(
@@ -184,26 +149,9 @@ def test_10_goes_on_after_a_kill(clone, small_sample):
     assert not read_rows(clone)
     subprocess.run(command, cwd=clone, check=True, capture_output=True)
     (row,) = read_rows(clone)
-    known = {"resumed": 1, "run_id": next(runs.iterdir()).name, "num_accelerators": 1}
-    known |= {"strategy": "MirroredStrategy", "num_replicas": 2}
+    known = {"resumed": 1, "run_id": next(runs.iterdir()).name, "num_replicas": 2}
     assert known.items() <= row.items() and 0 < len(row["epoch_s"]) < 5
-    assert row["num_images_dropped"] == row["num_images_train"] % 8
-    history = (runs / row["run_id"] / "history.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in history[1:]] == [str(epoch) for epoch in range(5)]
-    assert not (runs / row["run_id"] / "checkpoint.npz").exists()
-
-
-@pytest.mark.slow
-def test_10_stops_in_time(clone, small_sample, monkeypatch):
-    """With no time left it saves after an epoch, says so, and writes no row."""
-    study = clone / "papermill_runs" / "trial"
-    run = RunIdentity("C1-r00-here", str(study), stop_at=time.monotonic() + 1)
-    for name, value in run.environment().items():
-        monkeypatch.setenv(name, value)
-    request = {"data_dir": str(small_sample), "epochs": 40, "image_size": 48}
-    with pytest.raises(papermill.PapermillExecutionError, match="saved after epoch 1 of 40"):
-        execute(clone, "10_train", **request)
-    assert not list(study.glob("rows/*")) and list(study.glob("runs/*/checkpoint.npz"))
+    assert len(pd.read_csv(runs / row["run_id"] / "history.csv")) == 5
 
 
 def test_11_without_rows_shows_the_paper_alone(clone, kernel):
@@ -218,6 +166,7 @@ def test_11_without_rows_shows_the_paper_alone(clone, kernel):
         ({"data_dir": "nowhere"}, "nowhere has no manifest.json"),
         ({"accelerator": "gpu"}, "this machine has no GPU"),
         ({"model": "resnet"}, "choose small_cnn"),
+        ({"repetiton": 3}, "repetiton: unknown, choose from results, "),
     ],
 )
 def test_10_stops_with_what_to_do(clone, kernel, small_sample, parameters, message):
@@ -231,25 +180,18 @@ def test_10_stops_with_what_to_do(clone, kernel, small_sample, parameters, messa
     assert not list(clone.glob("papermill_runs/*/rows/*"))
 
 
-def test_20_leaves_a_model_folder(clone, kernel, small_sample):
-    """Five grades, a row with kappa and AUC, and a folder whose manifest holds what serving
-    needs.
-    """
+def test_10_of_grades_leaves_a_model_folder(clone, kernel, small_sample):
+    """Five grades, a row with kappa and AUC, and the command that exports the model."""
     wishes = {"data_dir": str(small_sample), "task": "grades", "image_size": 48, "epochs": 2}
     notebook = execute(clone, "10_train", kernel, **wishes)
     (row,) = read_rows(clone)
     folder = read_folder(clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "model")
-    known = {"format": "keras", "image_size": 48, "data_kind": "synthetic"}
-    known["split_sha256"] = row["split_sha256"]
-    assert known.items() <= folder.facts.items() and len(folder.facts["grades"]) == 5
+    assert folder.facts["split_sha256"] == row["split_sha256"]
     assert folder.facts["metrics"]["kappa"] == row["metric_kappa_test"]
-    assert -1 <= row["metric_kappa_test"] <= 1 and folder.version == row["model_version"]
     command = r"python -m dr_lib export (\S+/model) --data .+ --out exported"
     shown = re.search(command, texts(notebook))[1]
     assert clone / shown == folder.path  # as it is pasted into a shell in the root
-    assert num_pictures(notebook) == 3
     written = pd.read_csv(folder.path.parent / "predictions.csv")
-    assert set(written["split"]) == {"train", "validation", "test"}
     test = written[written["split"] == "test"]
     assert len(test) == row["num_images_test"] and test["grade"].notna().all()
     found = test[[f"probability_{grade}" for grade in range(2, 5)]].sum(axis=1)
@@ -261,43 +203,3 @@ def test_11_of_ones_own_shows_no_paper(clone, kernel):
     """None of the papers' names, columns or numbers stands in the page or a table."""
     write_studies(clone)
     show_without_paper(clone, kernel, "11_gpu_vs_tpu", "trained")
-
-
-@pytest.mark.parametrize(
-    ("resumed", "time"),
-    [
-        (0, "Um treinamento leva 40 s em CPU."),
-        (1, "nenhum tempo conta: retomada após uma parada: seu tempo está em duas partes."),
-    ],
-)
-def test_a_report_of_grades_has_their_scores(clone, kernel, resumed, time):
-    """Beside the time, which may not count; a machine without one is so many times as slow as
-    none.
-    """
-    row = copy_row("10", study="mine", task="grades", train_s=40.0, resumed=resumed)
-    own = {"task": "grades", "metric_kappa_test": 0.0}
-    write_row(clone / "papermill_runs" / "mine", row | own)
-    elsewhere = {"run_id": "other", "platform": "colab", "resumed": 1}
-    write_row(clone / "papermill_runs" / "mine", row | own | elsewhere)
-    choice = {"runs": "papermill_runs/mine", "published": False, "lang": "pt"}
-    text = displayed(execute(clone, "11_gpu_vs_tpu", kernel, **choice))
-    auc = write_interval(*(row[f"metric_auc_test{end}"] for end in ("", "_low", "_high")), "pt")
-    assert f">{auc.replace(' [', ' <i>[')}</i><" in text and "," in auc
-    assert time in text and "Nenhum treinamento foi medido" not in text
-    assert "Em colab, CPU um treinamento leva" not in text
-
-
-@pytest.mark.slow
-def test_what_notebooks_import_does_without_papermill():
-    """Colab ships none, and a notebook that is opened there needs none."""
-    lines = {"import sys; sys.modules['papermill'] = None"}
-    for path in ROOT.glob("notebooks/*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module.startswith("dr_lib"):
-                lines.add(ast.unparse(node))
-    lines.discard("from dr_lib import run_study")  # of a study, which papermill executes
-    code = "\n".join(sorted(lines, reverse=True))  # what blocks it first
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]

@@ -2,7 +2,6 @@
 
 import ast
 import io
-import itertools
 import re
 import subprocess
 import sys
@@ -60,8 +59,6 @@ MAY_IMPORT |= {"data/prepared/batches.py": {"keras"}, "explain/grad_cam.py": {"k
 MAY_IMPORT |= {
     f"scenarios/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")
 }
-# what MXNet's process loads has no more than this: its Python may be as old as 3.9
-LIGHT = {*sys.stdlib_module_names, "numpy", "mxnet"}
 
 
 def imports(tree: ast.Module, *, at_top: bool = False) -> set[str]:
@@ -88,15 +85,6 @@ def find_place(module: str) -> tuple[str, int]:
         return first, 0
     (floor,) = [floor for floor, parts in enumerate(CORE) if first in parts.split()]
     return "", floor
-
-
-def test_what_is_private_is_used(trees):
-    """In its own module: what it was for may have been taken away."""
-    for path, tree in trees.items():
-        for node in tree.body:
-            if re.match("_[^_]", getattr(node, "name", "")):
-                uses = path.read_text().count(node.name)
-                assert uses > 1, f"{path.name}: {node.name} is not used"
 
 
 def test_a_module_imports_downwards_and_no_other_subject():
@@ -162,24 +150,6 @@ def test_every_module_can_be_imported():
             assert not error.name.startswith("dr_lib"), f"{path} needs {error.name}"
 
 
-READERS = "conditions groups rows energy".split()
-
-
-def test_readers_of_rows_know_schemas_alone():
-    """What reads rows and predictions knows nothing of how they are made, and draws nothing."""
-    known = {
-        name
-        for path in [ROOT / f"dr_lib/report/{name}.py" for name in READERS]
-        for name in imports(ast.parse(path.read_text()))
-    }
-    others = ("dr_lib.runs.", "dr_lib.data.")
-    modules = {name.rsplit(".", 1)[0] for name in known if name.startswith(others)}
-    schemas = {"runs", "runs.row", "runs.prices"}
-    schemas |= {f"data.labels.{name}" for name in ("reader", "schema", "grades")}
-    assert modules <= {f"dr_lib.{name}" for name in schemas}
-    assert not any(name.startswith(("matplotlib", "seaborn")) for name in known)
-
-
 @pytest.fixture(scope="module")
 def trees() -> dict[Path, ast.Module]:
     """The syntax trees of the library and of the notebooks."""
@@ -187,7 +157,7 @@ def trees() -> dict[Path, ast.Module]:
 
 
 def test_a_line_says_one_thing(trees):
-    """Lines have 45 characters of code on average, and a parallel assignment only swaps."""
+    """Lines have 45 characters of code on average, and few assignments are parallel."""
     widths = []
     parallel = []
     for path, tree in trees.items():
@@ -198,54 +168,34 @@ def test_a_line_says_one_thing(trees):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if line.strip() and number not in prose and not line.lstrip().startswith("#"):
                 widths.append(len(line))
-        for node in nodes:
-            is_tuple = isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
-            if is_tuple and isinstance(node.targets[0], ast.Tuple):
-                targets = {ast.unparse(target) for target in node.targets[0].elts}
-                values = {ast.unparse(value) for value in node.value.elts}
-                parallel += [f"{path.name}:{node.lineno}"] if targets != values else []
+        assigned = [node for node in nodes if isinstance(node, ast.Assign)]
+        assigned = [node for node in assigned if isinstance(node.value, ast.Tuple)]
+        tuples = [node for node in assigned if isinstance(node.targets[0], ast.Tuple)]
+        parallel += [f"{path.name}:{node.lineno}" for node in tuples]
     assert sum(widths) / len(widths) <= 45  # of the whole
-    assert len(parallel) <= 40, parallel
+    assert len(parallel) <= 2, parallel
 
 
 def test_arguments_stand_in_the_call(trees):
-    """Few dictionaries are grown piece by piece, and few calls are given a dictionary's items."""
-    grown = []
+    """Few calls are given a dictionary's items."""
     spread = []
     for path, tree in trees.items():
-        for node in ast.walk(tree):
-            where = f"{path.name}:{getattr(node, 'lineno', 0)}"
-            is_union = isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr)
-            if is_union and not isinstance(node.value, ast.Name | ast.Set | ast.SetComp):
-                grown.append(where)
-            if isinstance(node, ast.Call):
-                names = [word for word in node.keywords if word.arg is None]
-                spread += [where for word in names if isinstance(word.value, ast.Name)]
-    assert len(grown) <= 10, grown
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        for node in calls:
+            names = [word for word in node.keywords if word.arg is None]
+            spread += [path.name for word in names if isinstance(word.value, ast.Name)]
     assert len(spread) <= 30, spread
 
 
 def test_exceptions_are_a_tree(trees):
-    """Each exception is a child of DrError, and a caller catches it by name."""
+    """Each exception is a child of DrError."""
     children = {}
-    caught = ""
     for tree in trees.values():
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                bases = [ast.unparse(base) for base in node.bases]
-                if node.name.endswith("Error") or any(base.endswith("Error") for base in bases):
-                    children[node.name] = bases
-            if isinstance(node, ast.ExceptHandler) and node.type:
-                caught += f" {ast.unparse(node.type)}"
-            is_call = isinstance(node, ast.Call)
-            if is_call and ast.unparse(node.func) in ("isinstance", "suppress"):
-                caught += f" {ast.unparse(node)}"
-            if isinstance(node, ast.Assign):  # what a notebook raised is known by a text
-                caught += f" {ast.unparse(node.value)}"
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Error"):
+                children[node.name] = [ast.unparse(base) for base in node.bases]
     assert len(children) <= 20, sorted(children)
     assert {name for name, bases in children.items() if bases != ["DrError"]} == {"DrError"}
-    unknown = [name for name in children if not re.search(rf"\b{name}\b", caught)]
-    assert unknown == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
@@ -254,43 +204,6 @@ def test_no_module_imports_a_framework_at_its_top(path):
     names = imports(ast.parse(path.read_text()), at_top=True)
     allowed = MAY_IMPORT.get(path.relative_to(ROOT / "dr_lib").as_posix(), set())
     assert {name.split(".")[0] for name in names} & HEAVY <= allowed
-
-
-def test_what_mxnets_process_loads_needs_little():
-    """It is Python 3.9 with annotations that are not computed, and at its top imports nothing that
-    MXNet's environment does not have.
-    """
-    paths = {name_module(path): path for path in MODULES}
-    waiting = [f"dr_lib.scenarios.frameworks.{name}" for name in ("program", "mxnet_network")]
-    seen = set()
-    while waiting:
-        module = waiting.pop()
-        seen.add(module)
-        tree = ast.parse(paths[module].read_text(), feature_version=(3, 9))
-        hints = ("annotation", "returns")
-        has_hints = any(getattr(node, hint, 0) for node in ast.walk(tree) for hint in hints)
-        assert not has_hints or "from __future__ import annotations" in ast.unparse(tree), (
-            module
-        )
-        for name in imports(tree, at_top=True):
-            packages = {*itertools.accumulate(name.split("."), "{}.{}".format)} & paths.keys()
-            assert packages or name.split(".")[0] in LIGHT, f"{module} imports {name}"
-            waiting += packages - seen
-    assert "dr_lib.training.divergence" in seen
-
-
-def test_a_name_is_imported_from_where_it_is_defined(trees):
-    """An import through a third module loads all that this one needs."""
-    defined = {name_module(path): imports(tree) for path, tree in trees.items()}
-    packages = {name_module(path) for path in MODULES if path.name == "__init__.py"}
-    wrong = set()
-    for importer, names in defined.items():
-        for name in names:
-            module, _, what = name.rpartition(".")
-            passed_on = {each.rpartition(".")[2] for each in defined.get(module, ())}
-            if what in passed_on and module not in packages:
-                wrong.add(f"{importer} imports {what} from {module}")
-    assert wrong == set()
 
 
 def list_imported(module: str) -> set[str]:
