@@ -125,13 +125,13 @@ if private:
     os.umask(0o077)  # nobody else reads what is written
 page = Page(out, lang)
 say = page.say
-names = "; ".join(dict.fromkeys(m.name for m in models))
 num_patients = model.test["patient_id"].nunique()
 counts = say("{} patients, {} photographs").format(num_patients, len(model.test))
 
 # %% tags=["title"]
-notice = SAMPLE if model.is_synthetic else ""
+names = "; ".join(dict.fromkeys(each.name for each in models))
 words = "Does the model find the patients who need a doctor?"
+notice = SAMPLE if model.is_synthetic else ""
 page.heading(words, [say("Evaluation"), names, counts], notice)
 
 # %%
@@ -149,15 +149,13 @@ summary = summarise(model)
 # ## Patients and photographs · Pacientes e retinografias
 
 # %% [markdown] tags=["en"]
-# Counts below five are not shown, nor, of groups, the next smallest; others are rounded to five,
-# and shares of groups to two decimals. Fellow eyes are alike, so every
-# interval below (95 %) is computed over patients. Below 30 patients counts stand alone.
+# Here and for groups, counts below five are not shown, and others are rounded to five. Fellow eyes
+# are alike, so every interval (95 %) is over patients. Below 30 patients counts stand alone.
 
 # %% [markdown] tags=["pt"]
-# Contagens abaixo de cinco não são mostradas, nem, de grupos, a menor seguinte; as demais são
-# arredondadas para múltiplos de cinco, e as proporções de grupos para duas casas decimais.
-# Os dois olhos se parecem; por isso, todo intervalo abaixo (95 %) é calculado por paciente. Abaixo
-# de 30 pacientes, só há contagens.
+# Aqui e nos grupos, contagens abaixo de cinco não são mostradas; as demais são arredondadas para
+# múltiplos de cinco. Os dois olhos se parecem; por isso, todo intervalo (95 %) é calculado por
+# paciente. Abaixo de 30 pacientes, só há contagens.
 
 # %% tags=["report"]
 from dr_lib.data.labels.schema import OWN, fold_name
@@ -175,26 +173,21 @@ for evaluated in models:
 if "grade" in model.test and model.test["grade"].min() > 0:
     page.note("No photograph has grade 0: grades begin with 0 here, not with 1.")
 if below := count_below(model.test):
-    page.note(
-        "{} photographs of the test split are referable with a grade below 2, as by macular "
-        "oedema: the column referable is the label.",
-        round_count(below),
-    )
+    words = "{} test photographs are referable below grade 2, as by macular oedema."
+    page.note(words, round_count(below))
 
 # %% [markdown] tags=["heading"]
 # ## Discrimination · Discriminação
 
 # %% [markdown] tags=["en"]
-# The operating points are chosen on the validation split and frozen, and named for their goal
-# there; the tables below show what is reached on the test split. A data set without validation rows
-# uses the thresholds of the same model at home, or the two values of `thresholds`. A patient is
-# referred if any photograph reaches the threshold, and has the disease if any eye is referable.
+# The operating points are chosen on the validation split, where they reach their goal, and frozen.
+# A data set without validation rows uses the thresholds of the same model at home, or `thresholds`.
+# A patient is referred if a photograph reaches the threshold, and has the disease if an eye has.
 
 # %% [markdown] tags=["pt"]
-# Os pontos de operação são escolhidos na validação e congelados, e têm o nome da meta nela; as
-# tabelas abaixo mostram o que se alcança no teste. Um conjunto de dados sem linhas de validação usa
-# os limiares do mesmo modelo no conjunto de origem, ou os dois valores de `thresholds`. Uma pessoa
-# é encaminhada se uma retinografia atinge o limiar, e tem a doença se um olho é encaminhável.
+# Os pontos de operação são escolhidos na validação, onde alcançam sua meta, e congelados. Um
+# conjunto sem linhas de validação usa os limiares do mesmo modelo no de origem, ou `thresholds`.
+# Uma pessoa é encaminhada se uma retinografia atinge o limiar, e tem a doença se um olho a tem.
 
 # %% tags=["report"]
 from dr_lib.evaluation import figures
@@ -204,56 +197,32 @@ page.table(
     summary,
     "summary",
     "Scores over all thresholds [95 % interval].",
-    columns=[
-        "num_images",
-        "num_patients",
-        "num_referable",
-        "prevalence",
-        "auc",
-        "brier",
-        "kappa",
-    ],
+    columns="num_images num_patients num_referable prevalence auc brier kappa".split(),
 )
 page.figure(
     figures.plot_roc(same_patients, measured, lang),
     "roc",
-    "ROC curve of the photographs; markers are the operating points of the first model, with 95 % "
-    "intervals.",
+    "ROC curve of the photographs; markers are the operating points of the first model.",
 )
 page.table(
     own,
     "points",
     "Operating points and the data they were chosen on.",
-    columns=["point", "fold", "threshold", "source", "validation_diseased"],
+    columns="point fold threshold source chosen_on validation_diseased".split(),
 )
 if own.empty:
     page.note(
         "No operating point: there are no validation rows, and none is chosen on the test."
     )
-if len(own) == 1:
-    words = "The validation split does not reach a specificity of {}: that point is left out."
-    page.note(words, page.number(specificity))
-if operating.SOURCES[2] in set(own["source"]):
-    words = (
-        "The thresholds were frozen on the validation split of {} and carried over unchanged."
-    )
-    page.note(words, own["chosen_on"].iloc[0])
 page.table(
     measured,
     "accuracy",
     "The operating points on the test split, of patients and of photographs [95 % interval].",
-    columns=["unit", "point", "tp", "fn", "fp", "tn", "sensitivity", "specificity"],
+    columns="unit point tp fn fp tn sensitivity specificity".split(),
 )
-if len(model.graded):
-    words = "Photographs by true and predicted grade."
-    page.figure(figures.plot_confusion(model.graded, lang), "confusion", words)
 compared = compare_models(models)
 words = "Each further model beside the first, on the same patients [95 % interval]."
 page.table(compared, "comparison", words)
-if len(compared) and compared["delta_auc_low"].isna().any():
-    page.note(
-        "A difference without an interval: too few patients, or no draw of them changes it."
-    )
 
 # %% [markdown] tags=["heading"]
 # ## Calibration · Calibração
@@ -275,14 +244,13 @@ calibrated, bins = calibrate(model)
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if calibrated["slope"].isna().any():
     page.note(
-        "Not estimable: the classes are parted, or too few, or one probability is given, or one of "
-        "0 or 1 is wrong."
+        "Not estimable: few patients, one probability, no error, or a wrong one of 0 or 1."
     )
 page.figure(
     figures.plot_calibration(bins, lang),
     "calibration_curve",
-    "Observed share of referable photographs against the mean prediction, in tenths of the "
-    "photographs, with 95 % intervals from 30 patients on.",
+    "Observed share of referable photographs against the mean prediction, in tenths, with 95 % "
+    "intervals from 30 patients on.",
 )
 
 # %% [markdown] tags=["heading"]
@@ -312,39 +280,41 @@ page.figure(
 # ## Groups · Grupos
 
 # %% [markdown] tags=["en"]
-# Groups of patients, scored where ten have the disease and ten do not (AUC), or 30 (shares). A
-# group does worse if the interval of the difference from all other patients lies below 0; of all
-# these comparisons together 5 % may err (Bonferroni).
+# Groups of patients, scored where ten have the disease and ten do not (AUC), or 30 (shares). Where
+# the small groups of a factor are together fewer than five patients, the next larger one is not
+# shown either. A group does worse if the interval of the difference from all other patients lies
+# below 0; of all these comparisons together 5 % may err (Bonferroni).
 
 # %% [markdown] tags=["pt"]
-# Grupos de pacientes, avaliados onde dez têm a doença e dez não (AUC), ou 30 (proporções). Um grupo
-# vai pior se o intervalo da diferença para todos os demais pacientes fica abaixo de 0; todas essas
-# comparações juntas erram em 5 % (Bonferroni).
+# Grupos de pacientes, avaliados onde dez têm a doença e dez não (AUC), ou 30 (proporções). Onde os
+# grupos pequenos de um fator somam menos de cinco pacientes, o seguinte também não é mostrado. Um
+# grupo vai pior se o intervalo da diferença para todos os demais pacientes fica abaixo de 0; todas
+# essas comparações juntas erram em 5 % (Bonferroni).
 
 # %% tags=["report"]
 from dr_lib.evaluation.committee import describe_groups
 from dr_lib.evaluation.groups import score_groups
 
-groups = score_groups(model, own, named)
-if len(groups):
-    words = "Groups at high sensitivity, by the worse eye [95 % interval]."
-    shown = "factor level num_patients num_diseased auc sensitivity specificity".split()
-    page.table(publish(groups), "subgroups", words, columns=shown)
+groups = publish(score_groups(model, own, named))
+page.table(
+    groups,
+    "subgroups",
+    "Groups at high sensitivity, by the worse eye [95 % interval].",
+    columns="factor level num_patients num_diseased auc sensitivity specificity".split(),
+)
 page.findings([describe_groups(page, groups)])
 
 # %% [markdown] tags=["heading"]
 # ## The worst errors · Os piores erros
 
 # %% [markdown] tags=["en"]
-# The table lists errors at the point of high sensitivity, highest missed grades first, each by its
-# line in the predictions file. With the prepared folder, `evaluate -p private data/prepared`, it
-# names files, and `missed_patients.csv` lists each patient who is missed.
+# Errors at the point of high sensitivity, highest missed grades first, by their line in the file.
+# With `-p private data/prepared` it names files, and `missed_patients.csv` lists each patient.
 
 # %% [markdown] tags=["pt"]
-# A tabela lista os erros no ponto de alta sensibilidade, primeiro os graus mais altos não
-# encaminhados, cada um por sua linha no arquivo de predições. Com a pasta preparada,
-# `evaluate -p private data/prepared`, ela nomeia os arquivos, e `missed_patients.csv` lista cada
-# paciente que não é encaminhado.
+# Erros no ponto de alta sensibilidade, primeiro os graus mais altos não encaminhados, por sua linha
+# no arquivo. Com `-p private data/prepared` ela nomeia os arquivos, e `missed_patients.csv` lista
+# cada paciente.
 
 # %% tags=["report"]
 from dr_lib.evaluation.errors import list_errors, list_missed_patients
@@ -367,19 +337,19 @@ from dr_lib.evaluation.comparison import compare_data_sets, read_trainings
 data_sets = compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
     page.section("External validation")
-    words = "Each model on each data set, at thresholds carried over [95 % interval]."
-    shown = "model trained_on tested_on num_patients auc point sensitivity specificity".split()
-    page.table(data_sets, "data_sets", words, columns=shown)
+    page.table(
+        data_sets,
+        "data_sets",
+        "Each model on each data set, at thresholds carried over [95 % interval].",
+        columns="model trained_on tested_on num_patients auc point sensitivity specificity".split(),
+    )
 trainings = read_trainings(models, paths)
 judged = judge_data_sets(data_sets, trainings)
 if judged["verdict"].ne("not measured").any():
     show_claims(page, judged)
     if unknown := [name for name, training in trainings.items() if not training]:
-        page.note(
-            "How {} was trained is unknown, so no claim is compared: leave predictions.csv beside "
-            "the folder model of its run.",
-            ", ".join(unknown),
-        )
+        words = "How {} was trained is unknown: leave predictions.csv beside the folder model."
+        page.note(words, ", ".join(unknown))
 
 # %% [markdown]
 # ## What this shows
@@ -388,25 +358,17 @@ if judged["verdict"].ne("not measured").any():
 from dr_lib.evaluation.answer import answer_evaluation
 from dr_lib.evaluation.scores import seems_confidence
 
-shares = page.number(100 * sensitivity), page.number(100 * specificity)
-aims = [
-    say("chosen for {} % sensitivity").format(shares[0]),
-    say("chosen for {} % specificity").format(shares[1]),
-]
-if frozen:
-    aims = [f"{say('given by you')}, {page.number(threshold)}" for threshold in frozen]
 others = data_sets[data_sets["model"] == model.name].drop_duplicates("tested_on")
 others = others[others["tested_on"] != model.dataset]
-answer = answer_evaluation(summary.iloc[0], patients, aims, others, lang)
+answer = answer_evaluation(summary.iloc[0], patients, others, lang)
 if folds:
     words = say("Pooled are {} models of one recipe ({}), each tested on other patients.")
-    words = words.format(model.test["fold"].nunique(), model.name)
-    answer = answer._replace(sentence=f"{words} {answer.sentence}")
-for m in filter(seems_confidence, models):
-    words = (
+    answer.limits.append(words.format(model.test["fold"].nunique(), model.name))
+for other in filter(seems_confidence, models):
+    words = say(
         "No probability of {} is low: is it that of the predicted class, not of the disease?"
     )
-    answer.limits.append(say(words).format(m.name))
+    answer.limits.append(words.format(other.name))
 if model.is_synthetic:
     answer.limits.append(say("The photographs are synthetic."))
 for number in flow.loc[flow["stage"] == "ungradable", "num_images"]:

@@ -1,6 +1,6 @@
 """What an evaluation says first: whom the model finds, and whom it refers needlessly."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 
 import numpy as np
@@ -20,7 +20,6 @@ PERSON = "M6 0a2.6 2.6 0 1 1 0 5.2 2.6 2.6 0 1 1 0-5.2M3 6h6a2 2 0 0 1 2 2v8H1V8
 def answer_evaluation(
     summary: pd.Series,
     patients: pd.DataFrame,
-    aims: Sequence[str],
     others: pd.DataFrame,
     lang: str,
 ) -> Answer:
@@ -29,16 +28,16 @@ def answer_evaluation(
     Args:
         summary: the row of `summarise`.
         patients: the rows of `measure_points` by patient; empty without operating points.
-        aims: what each point's threshold was chosen for, or by whom, in the language.
         others: rows of `compare_data_sets`, of the same model elsewhere.
         lang: en or pt.
     """
     say = choose_words(lang)
     auc = take_interval(summary, "auc")
-    is_shown = has_learned(auc.low)
     rows = [row for _, row in patients.iterrows()]
-    more = [_say_point(row, aim, say) for row, aim in zip(rows, aims, strict=False)]
+    more = [_say_point(row, say) for row in rows]
+    limits = say_unscored(rows[0], say) if rows else []
     numbers = []
+    is_shown = has_learned(auc.low)
     if not is_shown:
         text = write_span(summary, "auc", lang)
         sentence = say(UNLEARNED).format(text, summary["num_patients"])
@@ -49,17 +48,15 @@ def answer_evaluation(
             )
     elif more:
         sentence = more.pop(0)
-        numbers = _draw_point(rows[0], say, lang)
+        numbers = _draw_point(rows[0], say)
     else:
         sentence = say(
             "This model ranks photographs better than chance; without an operating point it refers "
             "nobody."
         )
     heading = say("How well it ranks photographs (AUC)")
-    note = say("0.5 is chance, 1 is perfect")
-    numbers.append(Number(heading, *write_parts(auc, lang), note))
+    numbers.append(_write_auc(heading, auc, say("0.5 is chance, 1 is perfect"), lang))
     numbers += [_compare(auc, row, say, lang) for _, row in others.iterrows()]
-    limits = say_unscored(rows[0], say) if rows else []
     if summary["rarer_patients"] < MIN_PATIENTS:
         words = say("Too few patients to decide: effectively {} of the rarer class.")
         limits.append(words.format(summary["rarer_patients"]))
@@ -81,36 +78,41 @@ def say_unscored(row: pd.Series, say: Callable[[str], str]) -> list[str]:
     return [words.format(missed, left_out)] if missed + left_out else []
 
 
-def _say_point(row: pd.Series, aim: str, say: Callable[[str], str]) -> str:
+def _say_point(row: pd.Series, say: Callable[[str], str]) -> str:
     """Say in counts whom the model finds and refers at an operating point."""
     found, missed, alarms, passed = read_counts(row)
+    point = say(row["point"])
     if not missed + passed:
-        return say("At the threshold {}, this model refers everybody.").format(aim)
+        return say("At {}, this model refers everybody.").format(point)
     words = say(
-        "At the threshold {}, this model finds {} of {} patients with referable disease, "
-        "and refers {} of {} patients without it needlessly."
+        "At {}, this model finds {} of {} patients with referable disease, and refers {} of {} "
+        "patients without it needlessly."
     )
-    return words.format(aim, found, found + missed, alarms, alarms + passed)
+    return words.format(point, found, found + missed, alarms, alarms + passed)
 
 
-def _draw_point(row: pd.Series, say: Callable[[str], str], lang: str) -> list[Number]:
-    """Put an operating point into natural frequencies, of 100, where there are enough patients."""
-    comma = ";" if lang == "pt" else ","
+def _draw_point(row: pd.Series, say: Callable[[str], str]) -> list[Number]:
+    """Put an operating point into natural frequencies, where there are enough patients."""
     numbers = []
     for column, heading, note in (
-        ("sensitivity", "Of 100 patients with the disease", "{} are found"),
-        ("specificity", "Of 100 patients without it", "{} are referred needlessly"),
+        ("sensitivity", "Patients with the disease", "● {} are found; ○ missed"),
+        (
+            "specificity",
+            "Patients without it",
+            "● {} are not referred; ○ referred needlessly",
+        ),
     ):
-        share = take_interval(row, column)
-        if np.isnan(share.low):
-            continue
-        right = count_of_100(share.value)
-        called = [right, count_of_100(share.low), count_of_100(share.high)]
-        if column == "specificity":
-            called = [100 - right, 100 - called[2], 100 - called[1]]
-        words = say(note).format(called[0]) + f" [{called[1]}{comma} {called[2]}]"
-        numbers.append(Number(say(heading), note=words, picture=draw_people(right, words)))
+        if np.isfinite(row[column]):
+            words = say(note).format(write_people(row, column, say))
+            picture = draw_people(count_of_100(row[column]), words)
+            numbers.append(Number(say(heading), note=words, picture=picture))
     return numbers
+
+
+def write_people(row: pd.Series, column: str, say: Callable[[str], str]) -> str:
+    """Write a share as people: 92 of 100 (85 to 96)."""
+    counts = map(count_of_100, take_interval(row, column)[:3])
+    return say("{} of 100 ({} to {})").format(*counts)
 
 
 def count_of_100(share: float) -> int:
@@ -129,14 +131,12 @@ def _compare(auc: Interval, row: pd.Series, say: Callable[[str], str], lang: str
     elif change.low > 0:
         words = say("better by {}")
     heading = say("On the data set {} (AUC)").format(row["tested_on"])
-    note = words.format(write_interval(*change[:3], lang))
-    return Number(heading, *write_parts(theirs, lang), note)
+    return _write_auc(heading, theirs, words.format(write_interval(*change[:3], lang)), lang)
 
 
-def write_parts(interval: Interval, lang: str) -> tuple[str, str]:
-    """Write a value, and its bounds in brackets."""
-    text, _, bounds = write_interval(*interval[:3], lang).partition(" ")
-    return text, bounds
+def _write_auc(heading: str, auc: Interval, note: str, lang: str) -> Number:
+    text, _, bounds = write_interval(*auc[:3], lang).partition(" ")
+    return Number(heading, text, bounds, note)
 
 
 def draw_people(right: int, words: str) -> str:

@@ -7,8 +7,8 @@ from html import escape
 import numpy as np
 import pandas as pd
 
-from dr_lib.evaluation.answer import count_of_100, read_counts, say_unscored
-from dr_lib.evaluation.scores import find_worse_eyes, take_interval
+from dr_lib.evaluation.answer import read_counts, say_unscored, write_people
+from dr_lib.evaluation.scores import find_worse_eyes
 from dr_lib.evaluation.table import Predictions
 from dr_lib.numbers import write_day, write_decimals
 from dr_lib.report.page import Page, write_table
@@ -111,54 +111,47 @@ def _write_list(title: str, sentences: Iterable[str]) -> str:
 def _write_point(say: Callable[[str], str], row: pd.Series) -> str:
     """Write whom one setting finds, misses and sends needlessly."""
     found, missed, alarms, passed = read_counts(row)
-    ill = say("Of {} patients with the disease, {} are found and {} missed.")
-    well = say("Of {} patients without it, {} are not sent and {} sent needlessly.")
+    shares = [
+        f", {write_people(row, name, say)}" if np.isfinite(row[name]) else ""
+        for name in ("sensitivity", "specificity")
+    ]
+    ill = say("Of {} patients with the disease, {} are found{}; {} are missed.")
+    well = say("Of {} patients without it, {} are not sent{}; {} are sent needlessly.")
     sent = say("Of the {} patients whom it sends, {} have the disease.")
     sentences = [
-        ill.format(found + missed, found, missed),
-        well.format(alarms + passed, passed, alarms),
+        ill.format(found + missed, found, shares[0], missed),
+        well.format(alarms + passed, passed, shares[1], alarms),
         sent.format(found + alarms, found),
+        *say_unscored(row, say),
     ]
-    for place, column in enumerate(("sensitivity", "specificity")):
-        if np.isfinite(row[column]):
-            words = say("That is {}.").format(_write_people(say, row, column))
-            sentences[place] += f" {words}"
-    sentences += say_unscored(row, say)
     items = "".join(f"<li>{sentence}</li>" for sentence in sentences)
     return f"<p>{say(AIMS[row['point']])}:</p><ul>{items}</ul>"
 
 
-def _write_people(say: Callable[[str], str], row: pd.Series, column: str) -> str:
-    """Write a share as people: 92 of 100 (85 to 96)."""
-    value, low, high, _ = take_interval(row, column)
-    text = say("{} of {}").format(count_of_100(value), 100)
-    return f"{text} {say('({} to {})').format(count_of_100(low), count_of_100(high))}"
-
-
 def describe_groups(page: Page, groups: pd.DataFrame) -> str:
-    """Say in which groups the first setting is shown to fail, by the interval of the difference."""
+    """Say in which groups of `publish` the first setting is shown to fail, by the interval of the
+    difference; a share that is hidden is not named.
+    """
     say = page.say
-    if groups.filter(like="_is_lower").isna().all(axis=None):
-        return say("Not known: no group has enough patients.")
-    shares = {
-        "sensitivity": say("With the disease: found"),
-        "specificity": say("Without it: not sent"),
-    }
-    failing = []
-    for _, row in groups.iterrows():
-        level = write_decimals(row["level"].replace(">=", "≥"), page.lang)
-        name = f"{translate(row['factor'], page.lang)}: {translate(level, page.lang)}"
-        for column, words in shares.items():
-            if row[f"{column}_is_lower"]:
-                share = _write_people(say, row, column)
-                failing.append(f"{name}, {words.lower()} {share}")
-    said = say("No group is shown to do worse than the others; small groups can hide it.")
-    if failing:
-        words = say("Worse than in the other patients, beyond chance: {}.")
-        said = words.format("; ".join(failing))
-    unknown = [
-        words for name, words in shares.items() if groups[f"{name}_is_lower"].isna().all()
-    ]
-    if unknown:
-        said += " " + say("Not known, for no group has enough patients: {}.").format(*unknown)
-    return said
+    sentences = []
+    for column, kind in (
+        ("sensitivity", "Patients with the disease who are found"),
+        ("specificity", "Patients without it who are not sent"),
+    ):
+        name = f"{column}_is_lower"
+        rows = [row for _, row in groups.iterrows() if pd.notna(row.get(name))]
+        failing = [_name_group(page, row, column) for row in rows if row[name]]
+        words = "no group is shown to do worse than the others; small groups can hide it."
+        if failing:
+            words = "fewer than of the other patients, beyond chance: {}."
+        if not rows:
+            words = "not known, no group has enough patients."
+        sentences.append(f"{say(kind)}: {say(words).format('; '.join(failing))}")
+    return " ".join(sentences)
+
+
+def _name_group(page: Page, row: pd.Series, column: str) -> str:
+    """Name a group with its share: camera B, 47 of 100 (36 to 59)."""
+    level = translate(write_decimals(row["level"], page.lang), page.lang)
+    name = f"{translate(row['factor'], page.lang)} {level}"
+    return f"{name}, {write_people(row, column, page.say)}" if row[column] > 0 else name

@@ -1,4 +1,4 @@
-"""Draw an evaluation: ROC, calibration, decisions, grades.
+"""Draw an evaluation: ROC, calibration, decisions.
 
 Each function takes the tables of this folder that its docstring names, and `lang`: en, or pt with
 decimal commas.
@@ -6,13 +6,11 @@ decimal commas.
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from sklearn.metrics import ConfusionMatrixDisplay, roc_curve
+from sklearn.metrics import roc_curve
 
-from dr_lib.data.labels.grades import GRADES
 from dr_lib.evaluation.points import UNITS
 from dr_lib.evaluation.scores import unpack
 from dr_lib.evaluation.table import Predictions
@@ -46,19 +44,8 @@ def plot_roc(models: Sequence[Predictions], measured: pd.DataFrame, lang: str = 
         ax.plot(alarms, found, color=colour, lw=2, label=f"{model.name[:40]}: AUC {auc}")
     at = measured[measured["unit"] == UNITS[1]] if len(measured) else measured
     for (_, row), marker in zip(at.iterrows(), MARKERS, strict=False):
-        ax.errorbar(
-            1 - row["specificity"],
-            row["sensitivity"],
-            _find_reach(row, "sensitivity"),
-            _find_reach(row, "specificity")[::-1],  # the axis is turned round
-            fmt=marker,
-            ms=7,
-            mfc="white",
-            color=INK,
-            elinewidth=1,
-            zorder=4,
-            label=say(row["point"]),
-        )
+        place = [1 - row["specificity"]], [row["sensitivity"]]
+        ax.plot(*place, marker, ms=7, mfc="white", color=INK, label=say(row["point"]))
     _make_square(ax, say("1 - specificity"), say("sensitivity"), lang)
     figure.legend(loc="outside lower left", frameon=False, fontsize=9)
     figure.set_figheight(4 + 0.2 * len(figure.legends[0].get_texts()))
@@ -93,31 +80,9 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     return figure
 
 
-def plot_confusion(graded: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw `Predictions.graded` by true and predicted grade."""
-    say = choose_words(lang)
-    figure, (ax,) = open_panels(1, width=HALF, heights=2.8)
-    ConfusionMatrixDisplay.from_predictions(
-        graded["grade"].astype(int),
-        graded["predicted_grade"].astype(int),
-        labels=range(len(GRADES)),
-        cmap="Blues",
-        colorbar=False,
-        ax=ax,
-    )
-    ax.set(xlabel=say("predicted grade"), ylabel=say("true grade"))
-    return figure
-
-
 def _make_square(ax: Axes, xlabel: str, ylabel: str, lang: str) -> None:
     """Give both axes the length of 0 to 1, and draw where they are equal."""
     ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls="--")
     ends = (-0.03, 1.03)
     ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel=xlabel, ylabel=ylabel)
     use_commas(ax, lang)
-
-
-def _find_reach(row: pd.Series, column: str) -> np.ndarray:
-    """Compute a value's error bar, (2, 1), down and up to its bounds."""
-    value = row[column]
-    return np.array([[value - row[f"{column}_low"]], [row[f"{column}_high"] - value]])

@@ -17,8 +17,7 @@ from dr_lib.statistics.intervals import LEVEL, NOTHING, Interval, tabulate
 
 FACTORS = ("camera", "eye", "quality", "sex", "age")
 SHARES = ("sensitivity", "specificity")  # that are compared
-AGES = ("0-39", "40-59", "60+")  # bands of years
-HIDDEN = "not shown"  # a count that would tell another one
+HIDDEN = "not shown"  # a count below FEW, or one that would tell it
 MAX_LEVELS = 20  # of a factor; more are numbers, or names of people, and form no groups
 STAGES = {  # of the flow, by the side of the split
     "rejected": "not usable",
@@ -51,22 +50,46 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
 
 
 def publish(table: pd.DataFrame) -> pd.DataFrame:
-    """Suppress the counts below five of a table, and round the others to five, and shares to two
-    decimals. Where a factor has one suppressed count, its next smallest one is not shown either,
-    nor the shares of that level: what all levels have together does not tell the first.
+    """Round the counts of a table to five, and shares to two decimals.
+
+    Groups are safe beside the exact counts of the whole test split. Of a count below five nothing
+    is shown, nor of the next smallest of its factor where the hidden ones together are fewer than
+    five, so that none is what the others leave. Shares are hidden with the counts they are of.
     """
-    counts = table.filter(["num_patients", "num_diseased", "num_images"])
     shares = table.select_dtypes("float")
     rounded = shares.round(2)
     published = table.assign(**rounded.mask((shares < 1) & (rounded == 1), 0.99))
-    for name in counts:
-        published[name] = table[name].map(round_count)
-        for _, same in table.groupby("factor")[name] if "factor" in table else ():
-            others = same[same >= FEW]
-            if same.between(1, FEW - 1).sum() == 1 and len(others):
-                published.loc[others.idxmin(), name] = HIDDEN
-                published.loc[others.idxmin(), shares.columns] = np.nan
+    for name, counts in table.filter(["num_patients", "num_diseased", "num_images"]).items():
+        published[name] = counts.map(round_count)
+    if "factor" not in table:
+        return published
+    ill = table["num_diseased"]
+    is_small = _find_small(table, table["num_patients"], pd.Series(False, table.index))
+    is_few_ill = _find_small(table, ill, is_small)
+    is_few_well = _find_small(table, table["num_patients"] - ill, is_small)
+    hidden = {
+        "num_patients": is_small,
+        "num_diseased": is_few_ill,
+        "auc": is_few_ill | is_few_well,
+        "sensitivity": is_few_ill,
+        "specificity": is_few_well,
+    }
+    for name, is_hidden in hidden.items():
+        if name.startswith("num"):
+            published.loc[is_hidden, name] = HIDDEN
+        published.loc[is_hidden, shares.filter(like=name).columns] = np.nan
     return published
+
+
+def _find_small(groups: pd.DataFrame, counts: pd.Series, is_hidden: pd.Series) -> pd.Series:
+    """Find the groups whose count is hidden: below five, and what would tell it."""
+    found = is_hidden | counts.between(1, FEW - 1)
+    for _, same in counts.groupby(groups["factor"]):
+        hidden = found[same.index]
+        others = same[~hidden & (same >= FEW)]
+        if hidden.any() and same[hidden].sum() < FEW:
+            found[others.idxmin() if len(others) else same.index] = True
+    return found
 
 
 def score_groups(
@@ -89,28 +112,22 @@ def score_groups(
     rows = []
     pairs = []  # of a group and the other patients
     for factor in dict.fromkeys([*named, *FACTORS]):
-        levels = _find_levels(test, factor)
+        column = factor if factor in EVALUATED else OWN + factor
+        levels = test.get(column, pd.Series("", test.index)).astype(str)
         known = sorted(set(levels) - {""})
-        if not 0 < len(known) <= MAX_LEVELS:
-            if factor in named:
-                raise DrError(
-                    f"subgroups: {factor} is not a column with 1 to {MAX_LEVELS} groups in the "
-                    "predictions"
-                )
-            continue
-        for level in known:
-            of_level = levels == level
-            group = test[of_level]
-            is_other = (
-                ~of_level & (levels != "") & ~test["patient_id"].isin(group["patient_id"])
+        if factor in named and not 0 < len(known) <= MAX_LEVELS:
+            raise DrError(
+                f"subgroups: {factor} is not a column with 1 to {MAX_LEVELS} groups in the "
+                "predictions"
             )
+        for level in known if len(known) <= MAX_LEVELS else ():
+            group = test[levels == level]
+            is_other = (levels != "") & ~test["patient_id"].isin(group["patient_id"])
             pairs.append((group, test[is_other]))
-            rows.append(
-                {"factor": factor, "level": level, **_score(predictions, group, points)}
-            )
+            scores = _score(predictions, group, points)
+            rows.append({"factor": factor, "level": level, **scores})
     if len(points):
-        for row, lower in zip(rows, _compare(predictions, pairs, points), strict=True):
-            row |= lower
+        _compare(predictions, rows, pairs, points)
     return tabulate(rows)
 
 
@@ -124,11 +141,11 @@ def _score(predictions: Predictions, group: pd.DataFrame, points: pd.DataFrame) 
         "num_diseased": (people["referable"] == 1).sum(),
         "auc": auc if np.isfinite(auc.low) else NOTHING,  # few patients may be known by it
     }
-    return scores if points.empty else {**scores, **_share(predictions, group, points)}
+    return {**scores, **_share(predictions, group, points, LEVEL)} if len(points) else scores
 
 
 def _share(
-    predictions: Predictions, group: pd.DataFrame, points: pd.DataFrame, level: float = LEVEL
+    predictions: Predictions, group: pd.DataFrame, points: pd.DataFrame, level: float
 ) -> dict[str, Interval]:
     """Estimate a group's SHARES at the first point, of patients."""
     of_group = predictions._replace(test=group, unscored=None)
@@ -138,35 +155,15 @@ def _share(
 
 def _compare(
     predictions: Predictions,
+    rows: Sequence[dict],
     pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]],
     points: pd.DataFrame,
-) -> list[dict[str, bool | None]]:
-    """Find which SHARES of groups are lower than those of others, for each pair of both."""
-
-    def subtract(level: float) -> list[dict[str, Interval]]:
-        differences = []
-        for pair in pairs:
-            here, there = (_share(predictions, table, points, level) for table in pair)
-            differences.append({n: difference_interval(here[n], there[n]) for n in SHARES})
-        return differences
-
-    number = sum(np.isfinite(found.high) for row in subtract(LEVEL) for found in row.values())
-    wide = max(LEVEL, 1 - 2 * (1 - LEVEL) / max(number, 1))
-    return [
-        {
-            f"{name}_is_lower": bool(found.high < 0) if np.isfinite(found.high) else None
-            for name, found in row.items()
-        }
-        for row in subtract(wide)
-    ]
-
-
-def _find_levels(test: pd.DataFrame, factor: str) -> pd.Series:
-    """Find the level of each photograph, of ages a band; empty where it is not known."""
-    column = factor if factor in EVALUATED else OWN + factor
-    levels = test.get(column, pd.Series("", test.index)).astype(str)
-    if factor != "age":
-        return levels
-    years = pd.to_numeric(levels, errors="coerce")
-    bands = pd.cut(years, [-np.inf, 40, 60, np.inf], right=False, labels=AGES)
-    return bands.astype(object).fillna("")
+) -> None:
+    """Add to each row which of its SHARES are lower than those of the other patients."""
+    number = sum(np.isfinite(row[name].value) for row in rows for name in SHARES)
+    wide = 1 - 2 * (1 - LEVEL) / max(number, 2)
+    for row, pair in zip(rows, pairs, strict=True):
+        here, there = (_share(predictions, table, points, wide) for table in pair)
+        for name in SHARES:
+            high = difference_interval(here[name], there[name]).high
+            row[f"{name}_is_lower"] = bool(high < 0) if np.isfinite(high) else None

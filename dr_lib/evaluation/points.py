@@ -33,11 +33,14 @@ class Goals(NamedTuple):
 
 
 def read_thresholds(text: str) -> list[float]:
-    """Read thresholds with commas between them; raise a DrError for what are no numbers."""
+    """Read none or two thresholds in order, with a comma between them; else raise a DrError."""
     try:
-        return [float(number) for number in text.split(",") if number]
+        numbers = [float(number) for number in text.split(",") if number]
     except ValueError as error:
         raise DrError(THRESHOLDS) from error
+    if numbers and not (len(numbers) == 2 and 0 <= numbers[0] <= numbers[1] <= 1):
+        raise DrError(THRESHOLDS)
+    return numbers
 
 
 def choose_points(predictions: Predictions, goals: Goals) -> pd.DataFrame:
@@ -50,14 +53,9 @@ def choose_points(predictions: Predictions, goals: Goals) -> pd.DataFrame:
         threshold reaches, of one fold; empty without validation photographs and without thresholds.
 
     Raises:
-        DrError: not two thresholds in order, or the validation split has one class only.
+        DrError: the validation split has one class only.
     """
     if goals.thresholds:
-        if (
-            len(goals.thresholds) != 2
-            or not 0 <= goals.thresholds[0] <= goals.thresholds[1] <= 1
-        ):
-            raise DrError(THRESHOLDS)
         given = {"point": POINTS, "threshold": goals.thresholds, "source": SOURCES[1]}
         return pd.DataFrame(given)
     validation = predictions.validation
@@ -102,10 +100,11 @@ def freeze_points(models: Sequence[Predictions], goals: Goals) -> list[pd.DataFr
     the same model version, whose `source` says that they were carried over.
     """
     points = [choose_points(model, goals) for model in models]
-    carried = {}
-    for model, own in zip(models, points, strict=True):
-        if model.version and len(model.validation):
-            carried[model.version] = own.assign(source=SOURCES[2])
+    carried = {
+        model.version: own.assign(source=SOURCES[2])
+        for model, own in zip(models, points, strict=True)
+        if model.version and len(model.validation)
+    }
     return [
         own if len(own) else carried.get(model.version, own)
         for model, own in zip(models, points, strict=True)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -46,7 +46,7 @@ def read_predictions(
         names = " and ".join(predictions.name for predictions in found)
         raise DrError(f"{names}: synthetic and real photographs cannot be pooled")
     if folds:
-        return [_pool_folds(paths, found)]
+        return [_pool_folds(found)]
     found = _name(found)
     first, *others = group_by_photographs(found)
     versions = [predictions.version for predictions in first]
@@ -103,39 +103,31 @@ def _average(tables: Sequence[pd.DataFrame], side: str) -> pd.DataFrame:
     return add_columns(mean)
 
 
-def _pool_folds(paths: Sequence[Path], folds: Sequence[Predictions]) -> Predictions:
-    """Pool the test photographs of all folds, numbered from 1."""
-    tables = [fold.table for fold in folds]
-    _check_folds(paths, tables)
-    table = _number([table[table["split"] == "test"] for table in tables])
-    return folds[0]._replace(
-        table=pd.concat([table, tables[0][~tables[0]["split"].isin(SIDES)]]),
-        validation=_number([fold.validation for fold in folds]),
-        test=_number([fold.test for fold in folds]),
-        unscored=_number([fold.unscored for fold in folds]),
-        version=find_only(table, "model_version"),
-        files=tuple(file for fold in folds for file in fold.files),
-    )
-
-
-def _check_folds(names: Iterable[object], tables: Sequence[pd.DataFrame]) -> None:
-    """Check that tables of predictions test each patient once.
+def _pool_folds(folds: Sequence[Predictions]) -> Predictions:
+    """Pool the test photographs of all folds, numbered from 1.
 
     Raises:
-        DrError: a patient is tested in two of them, or a photograph in none.
+        DrError: a patient is tested in two folds, or a photograph in none.
     """
-    tested = [table[table["split"] == "test"] for table in tables]
-    named = zip(names, tested, strict=True)
-    for (name, rows), (later, others) in itertools.combinations(named, 2):
-        if {*map(fold_id, rows["patient_id"])} & {*map(fold_id, others["patient_id"])}:
-            raise DrError(
-                f"{later} and {name} test the same patients: they are not folds of one split"
-            )
-    used = pd.concat(table.loc[table["split"].isin(SIDES), "image_id"] for table in tables)
-    if missing := set(used) - set(pd.concat(tested)["image_id"]):
+    table = _number([fold.table for fold in folds])
+    test = table[table["split"] == "test"]
+    by_patient = test.groupby(test["patient_id"].map(fold_id))["fold"]
+    if by_patient.nunique().max() > 1:
+        names = ", ".join(fold.name for fold in folds)
+        raise DrError(f"{names}: a patient is tested twice: they are not folds of one split")
+    is_used = table["split"].isin(SIDES)
+    if missing := set(table.loc[is_used, "image_id"]) - set(test["image_id"]):
         raise DrError(
             f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
         )
+    return folds[0]._replace(
+        table=pd.concat([test, table[~is_used & (table["fold"] == 1)]]),
+        validation=_number([fold.validation for fold in folds]),
+        test=_number([fold.test for fold in folds]),
+        unscored=_number([fold.unscored for fold in folds]),
+        version=find_only(test, "model_version"),
+        files=tuple(file for fold in folds for file in fold.files),
+    )
 
 
 def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -144,27 +136,26 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _name(found: Sequence[Predictions]) -> list[Predictions]:
-    """Give a model one name in all its files, and models that share a name their number: mine · 2;
-    files of the same photographs one data set, and another of its name a number: data (2).
-    """
-    models = [predictions.version or str(place) for place, predictions in enumerate(found)]
-    names = {}
-    for model, predictions in zip(models, found, strict=True):
-        names.setdefault(model, predictions.name)
-    if len(set(names.values())) < len(names):
-        names = {model: f"{name} · {k}" for k, (model, name) in enumerate(names.items(), 1)}
-    datasets = {}
-    counts = Counter()
-    for same in group_by_photographs(found):
-        given = [find_only(predictions.table, "dataset") for predictions in same]
-        name = next(filter(None, given), same[0].dataset)
-        counts[name] += 1
-        number = f" ({counts[name]})" if counts[name] > 1 else ""
-        datasets[same[0].photographs] = name + number
+    """Give a model one name in all its files, and files of the same photographs one data set."""
+    versions = [predictions.version or place for place, predictions in enumerate(found)]
+    names = _tell_apart(versions, [predictions.name for predictions in found])
+    photographs = [predictions.photographs for predictions in found]
+    datasets = _tell_apart(photographs, [predictions.dataset for predictions in found])
     return [
-        p._replace(name=names[model], dataset=datasets[p.photographs])
-        for p, model in zip(found, models, strict=True)
+        predictions._replace(name=name, dataset=dataset)
+        for predictions, name, dataset in zip(found, names, datasets, strict=True)
     ]
+
+
+def _tell_apart(keys: Sequence[Hashable], names: Sequence[str]) -> list[str]:
+    """Take the first name of each key, with a number where another key has it: mine · 2."""
+    taken = Counter()
+    chosen = {}
+    for key, name in zip(keys, names, strict=True):
+        if key not in chosen:
+            taken[name] += 1
+            chosen[key] = name if taken[name] == 1 else f"{name} · {taken[name]}"
+    return [chosen[key] for key in keys]
 
 
 def _explain_difference(other: Predictions, first: Predictions) -> str:
@@ -180,35 +171,22 @@ def _explain_difference(other: Predictions, first: Predictions) -> str:
 
 
 def _check_external(files: Sequence[Predictions]) -> None:
-    """Check that a model's files hold different photographs and only one has its training data."""
-    if len(group_by_photographs(files)) < len(files):
-        raise DrError(
-            f"{files[0].name} is given twice, for the same photographs: a model cannot be "
-            "compared with itself"
-        )
+    """Check that a model's files hold other patients, and that one has its validation rows."""
     num_homes = sum(len(predictions.validation) > 0 for predictions in files)
     if num_homes > 1:
         raise DrError(
             f"{files[0].name} has validation rows in {num_homes} files: keep those of one "
             "file, which freeze its thresholds"
         )
-    for first, second in itertools.combinations(files, 2):
-        tested = ({*map(fold_id, file.tested["patient_id"])} for file in (first, second))
-        if both := set.intersection(*tested):
-            raise DrError(
-                f"{second.dataset}: {len(both)} of its patients are tested in {first.dataset} too, "
-                "so it is not another data set: leave them out, or where they are other people, "
-                "write the name of the data set before their patient_id"
-            )
     for home, other in itertools.permutations(files, 2):
-        learned = home.table[home.table["split"].isin(["train", "validation"])]
+        used = home.table[home.table["split"].isin(SIDES)]
         for column in ("image_id", "patient_id"):
-            both = {*map(fold_id, learned[column])} & {*map(fold_id, other.test[column])}
+            both = {*map(fold_id, used[column])} & {*map(fold_id, other.tested[column])}
             if both:
                 raise DrError(
-                    f"{other.dataset}: {len(both)} {column} of its test rows are among the "
-                    f"training and validation rows of {home.dataset}: this is not an external "
-                    "validation"
+                    f"{other.dataset}: {len(both)} {column} of its test rows are in "
+                    f"{home.dataset} too, so it is not another data set: leave them out, or "
+                    "where they are others, write the name of the data set before them"
                 )
 
 

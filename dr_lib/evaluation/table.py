@@ -1,7 +1,6 @@
 """Read one predictions.csv from any source, and refuse what would make an evaluation wrong."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +33,7 @@ from dr_lib.files import hash_file
 
 SPLITS = (*SIDES, EXCLUDED, REJECTED)
 PROBABILITIES = (*OF_GRADES, OF_REFERABLE)
+AGES = ("0-39", "40-59", "60+")  # bands of years
 ROUNDING = 0.025 + 1e-9  # of five probabilities of two decimals, which add up to 1
 ALLOWED = {  # the values of a column where it is not empty, and their words
     "split": (SPLITS, f"one of {', '.join(SPLITS)}"),
@@ -110,11 +110,12 @@ def read_file(path: Path, sheet: str = "", columns: Sequence[str] = ()) -> Predi
     # 0 or 1 by rounding, as a sum of three of six decimals
     given = table.filter(PROBABILITIES)
     table[given.columns] = given.mask(given.ge(-1e-5) & given.le(1 + 1e-5), given.clip(0, 1))
-    _check_leaks(name, table)
+    for rows, words in _find_leaks(table):
+        refuse_rows(name, rows, words)
     table = add_columns(table)
     is_gradable = table.get("gradable", pd.Series(1, table.index)) != 0
-    _check_probabilities(name, table)
-    _check_labels(name, table, is_gradable)
+    for rows, words in _find_faults(table, is_gradable):
+        refuse_rows(name, rows, words)
     is_usable = table[OF_REFERABLE].notna() & is_gradable
     is_test = table["split"] == "test"
     test = table[is_test & is_usable]
@@ -161,7 +162,9 @@ def _read_table(path: Path, title: str, columns: Sequence[str]) -> pd.DataFrame:
     for column in table:
         table[column] = read_words(column, table[column])
     if "age" in table:  # 64 anos
-        table["age"] = table["age"].str.extract(r"^(\d+)", expand=False).fillna("")
+        years = table["age"].str.extract(r"^(\d+)", expand=False).astype(float)
+        bands = pd.cut(years, [0, 40, 60, np.inf], right=False, labels=AGES)
+        table["age"] = bands.astype(object).fillna("")
     return table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
 
 
@@ -197,97 +200,87 @@ def find_only(table: pd.DataFrame, column: str) -> str:
     return values[0] if len(values) == 1 else ""
 
 
-def _check_probabilities(name: str, table: pd.DataFrame) -> None:
-    refuse = partial(refuse_rows, name)
+def _find_faults(table: pd.DataFrame, is_gradable: pd.Series) -> Iterator[tuple]:
+    """Find rows of numbers and labels that would make an evaluation wrong, and say what to do."""
     p = table[OF_REFERABLE]
     five = table.reindex(columns=OF_GRADES)
     given = five.assign(p=p)
-    refuse(
+    yield (
         ((given < 0) | (given > 1)).any(axis=1),
         "a probability is outside 0 to 1: divide percentages by 100, of logits give the sigmoid "
         "(of five the softmax), and leave a missing one empty",
     )
     is_one = (five.sum(axis=1) - 1).abs() <= ROUNDING
-    refuse(
+    yield (
         five.notna().any(axis=1) & ~(is_one & five.notna().all(axis=1)),
         "the five probabilities do not add up to 1, or one is missing: of logits give the softmax; "
         "else give probability_referable instead, and leave these five columns out",
     )
-    refuse(
+    yield (
         (sum_referable(five.to_numpy()) - p).abs() > ROUNDING,
         "probability_referable is not the sum of probability_2 to probability_4: correct it, or "
         "leave these five columns out",
     )
-    refuse(
+    yield (
         (table["split"] == "train") & p.notna(),
         "predictions of training photographs may not be evaluated",
     )
-
-
-def _check_labels(name: str, table: pd.DataFrame, is_gradable: pd.Series) -> None:
-    refuse = partial(refuse_rows, name)
-    p = table[OF_REFERABLE]
-    is_used = table["split"].isin(["validation", "test"]) & is_gradable
-    refuse(
+    yield (
         (table.get("grade", 0) >= REFERABLE_FROM) & (table["referable"] == 0),
         "grade and referable contradict each other: grades 2 to 4 are referable; correct one of "
         "the two, or leave out the column grade",
     )
-    refuse(
+    is_used = table["split"].isin(["validation", "test"]) & is_gradable
+    yield (
         is_used & p.isna() & (table.get("reason", "") == ""),
         "no probability: give one, or say why not in the column reason",
     )
-    refuse(
+    yield (
         is_used & p.notna() & table["referable"].isna(),
         "a probability without a label: give grade or referable, or gradable 0 where the "
         "photograph cannot be graded",
     )
     is_synthetic = table.get("data_kind", table["split"]) == "synthetic"
-    refuse(
+    yield (
         is_synthetic & ~is_synthetic.all(),
         "synthetic and real photographs cannot be pooled",
     )
     if "eye" in table:
-        eyes = table[
-            table["split"].isin(SIDES) & (table["eye"] != "") & table["referable"].notna()
-        ]
+        is_labelled = table["split"].isin(SIDES) & table["referable"].notna()
+        eyes = table[is_labelled & (table["eye"] != "")]
         keys = [name for name in ("patient_id", "eye", "visit") if name in eyes]
         labels = [name for name in ("grade", "referable") if name in eyes]
-        refuse(
+        yield (
             _count_in(eyes, keys, labels).gt(1).any(axis=1),
             "an eye of a patient has two labels: name the visits in a column visit, or keep one",
         )
 
 
-def _check_leaks(name: str, table: pd.DataFrame) -> None:
-    """Refuse unknown patients, copies, and a patient or a group in two splits."""
-    refuse = partial(refuse_rows, name)
-    refuse(find_spellings(table["patient_id"]), SPELT)
-    refuse(table["image_id"] == "", "image_id is empty")
-    refuse(
+def _find_leaks(table: pd.DataFrame) -> Iterator[tuple]:
+    """Find unknown patients, copies, and a patient or a group in two splits."""
+    yield find_spellings(table["patient_id"]), SPELT
+    yield table["image_id"] == "", "image_id is empty"
+    yield (
         (table["patient_id"] == "") & (table["split"] != REJECTED),
         "patient_id is empty, or means unknown",
     )
-    leak = "is in two splits: training data leak into the evaluation"
     is_copy = table["image_id"].duplicated(keep=False)
     differs = table[is_copy].groupby("image_id").nunique().gt(1).any()
     kinds = differs.index[differs].difference(ALLOWED)
-    if len(kinds):
-        names = " and ".join(name.removeprefix(OWN) for name in kinds)
-        refuse(
-            is_copy,
-            f"a photograph is listed once for each {names}: write a file for each (of folds add "
-            "--folds), or keep one row per photograph, each with an image_id of its own",
-        )
-    refuse(_count_in(table, "image_id", "split") > 1, f"a photograph {leak}")
-    refuse(
-        is_copy, "a photograph is listed more than once: remove augmented copies and padding"
+    names = " and ".join(name.removeprefix(OWN) for name in kinds)
+    yield (
+        is_copy & (names != ""),
+        f"a photograph is listed once for each {names}: write a file for each (of folds add "
+        "--folds), or keep one row per photograph, each with an image_id of its own",
     )
+    leak = "is in two splits: training data leak into the evaluation"
+    yield _count_in(table, "image_id", "split") > 1, f"a photograph {leak}"
+    yield is_copy, "a photograph is listed more than once: remove augmented copies and padding"
     used = table[table["split"].isin(SIDES)]
-    refuse(_count_in(used, "patient_id", "split") > 1, f"a patient {leak}")
+    yield _count_in(used, "patient_id", "split") > 1, f"a patient {leak}"
     if "group" in used:
         named = used[used["group"] != ""]
-        refuse(
+        yield (
             _count_in(named, "group", "split") > 1,
             f"a group of patients who share a picture {leak}; if the column means something else "
             f"({named['group'].nunique()} values of {named['patient_id'].nunique()} patients), "

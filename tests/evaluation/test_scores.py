@@ -1,5 +1,6 @@
 """An evaluation against counts by hand, R, scikit-learn, and dcurves."""
 
+import itertools
 import json
 
 import numpy as np
@@ -22,6 +23,7 @@ from dr_lib.evaluation.points import (
 from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.evaluation.scores import seems_confidence, summarise
 from dr_lib.evaluation.table import Predictions
+from tests.evaluation.test_committee import draw
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
 COUNTS = ["tp", "fn", "fp", "tn"]
@@ -41,8 +43,8 @@ def points(model) -> pd.DataFrame:
 
 
 def test_operating_points_come_from_the_validation_split(model, points):
-    """Other test photographs change nothing; other validation photographs do; each point reaches
-    what was asked for.
+    """Other test photographs change nothing; each point reaches what was asked for, or is left
+    out; without validation there is none.
     """
     y = model.validation["referable"] == 1
     p = model.validation["probability_referable"]
@@ -55,23 +57,18 @@ def test_operating_points_come_from_the_validation_split(model, points):
     unsure = model.validation.assign(probability_referable=1.0)
     points = choose_points(model._replace(validation=unsure), Goals())
     assert points["point"].tolist() == ["high sensitivity"]
-
-
-def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model):
-    """There are none; two that were frozen elsewhere are taken as they are; anything else is
-    refused.
-    """
     bare = model._replace(validation=model.validation[:0])
     nothing = choose_points(bare, Goals())
     assert nothing.empty and measure_points(bare, nothing).empty
-    given = choose_points(bare, Goals(thresholds=[0.2, 0.6]))
-    assert given["threshold"].tolist() == [0.2, 0.6]
-    for wrong in ([0.2], [0.6, 0.2], [21, 75], [np.nan, 0.6]):
+
+
+def test_thresholds_of_elsewhere_are_two_in_order(model):
+    """They are taken as they are, and anything else is refused."""
+    points = choose_points(model, Goals(thresholds=read_thresholds("0.21, 0.75")))
+    assert points["threshold"].tolist() == [0.21, 0.75] and read_thresholds("") == []
+    for wrong in ("0.2", "0.6,0.2", "21,75", "nan,0.6", "0,21;0,75"):
         with pytest.raises(DrError, match="give two between 0 and 1, such as 0.21,0.75"):
-            choose_points(bare, Goals(thresholds=wrong))
-    assert read_thresholds("0.21, 0.75") == [0.21, 0.75] and read_thresholds("") == []
-    with pytest.raises(DrError, match="such as 0.21,0.75"):
-        read_thresholds("0,21;0,75")
+            read_thresholds(wrong)
 
 
 def test_a_very_good_model_has_its_points_in_order(model):
@@ -107,7 +104,7 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
     (tn, fp), (fn, tp) = confusion_matrix(y, p >= own["threshold"][1])
     assert table.loc[1, COUNTS].tolist() == [tp, fn, fp, tn]
     bare = compare_data_sets(found[:1], freeze_points(found[:1], Goals()))
-    assert len(bare) == 1 and bare["trained_on"][0] == "" and bare["point"].isna().all()
+    assert bare["trained_on"].tolist() == [""] and bare["point"].isna().all()
 
 
 def test_a_training_is_known_by_the_version_of_its_model(tmp_path):
@@ -116,23 +113,19 @@ def test_a_training_is_known_by_the_version_of_its_model(tmp_path):
     """
     versions = ["0" * 12, "1" * 12, "2" * 12]
     paths = [tmp_path / version / "predictions.csv" for version in versions]
-    for number, version in enumerate(versions[:2]):  # the third one is of an earlier version
-        manifest = {
-            "sha256": f"{version}{52 * 'f'}",
-            "crop_method": "voets",
-            "trained_with": {"rho": 4e-5, "seed": number},
-        }
-        (tmp_path / version / "model").mkdir(parents=True)
-        (tmp_path / version / "model" / "manifest.json").write_text(json.dumps(manifest))
+    texts = [
+        json.dumps({"sha256": version, "crop_method": "voets", "trained_with": {"seed": seed}})
+        for seed, version in enumerate(versions[:2])
+    ]
+    for path, text in zip(paths, [*texts, "{"], strict=True):  # the third one is damaged
+        (path.parent / "model").mkdir(parents=True)
+        (path.parent / "model" / "manifest.json").write_text(text)
     model = Predictions("", *[pd.DataFrame()] * 3, is_synthetic=False)
     named = [versions[1], " ".join(versions[:2]), " ".join(versions), ""]
     models = [model._replace(name=version, version=version) for version in named]
-    shared = {"rho": 4e-5, "crop_method": "voets"}
+    shared = {"crop_method": "voets"}
     found = read_trainings(models, [*paths, "elsewhere.csv"])
     assert list(found.values()) == [shared | {"seed": 1}, shared, {}, {}]
-    for text in ("", "[]", "{", '{"sha256": 1}'):
-        (tmp_path / versions[1] / "model" / "manifest.json").write_text(text)
-        assert read_trainings(models[:1], paths) == {versions[1]: {}}
 
 
 def test_the_decision_curve_is_that_of_dcurves(model):
@@ -157,47 +150,37 @@ def test_the_decision_curve_is_that_of_dcurves(model):
     assert (wide["net_benefit_high"] > wide["net_benefit"]).all()
 
 
-def test_a_patient_is_referred_by_the_worse_eye(model, points):
-    """By hand: A has a missed and a found eye, B a false alarm, C one missed eye, D is two healthy
-    eyes; two visits are one patient; so few have no shares.
-    """
-    columns = ["patient_id", "grade", "probability_referable"]
-    rows = [("A", 4, 0.1), ("A", 2, 0.9), ("B", 0, 0.9), ("B", 1, 0.1), ("C", 3, 0.1)]
-    rows += [("D", 0, 0.1), ("D", 1, 0.2)]
-    test = pd.DataFrame(rows, columns=columns)
-    test["referable"] = (test["grade"] >= 2) * 1.0
-    at = points.assign(threshold=0.5)[:1]
-    table = measure_points(model._replace(test=test), at).set_index("unit")
-    assert table.loc["patients", COUNTS].tolist() == [1, 1, 1, 1]
-    assert table.loc["photographs", COUNTS].tolist() == [1, 2, 1, 3]
-    assert table[["sensitivity", "specificity"]].isna().all(axis=None)
-    twice = measure_points(model._replace(test=test.assign(visit=range(7))), at)
-    assert twice.loc[0, COUNTS].tolist() == [1, 1, 1, 1]
+PEOPLE = [("A", 4, 0.1), ("A", 2, 0.9), ("B", 0, 0.9), ("B", 1, 0.1), ("C", 3, 0.1)]
+PEOPLE += [("D", 0, 0.1), ("D", 1, 0.2), ("E", 3, None), ("E", 0, 0.1), ("F", 2, None)]
+PEOPLE += [("G", 0, None), ("G", 1, 0.2), ("H", 4, None), ("H", 0, 0.9)]
 
 
-def test_a_photograph_without_a_probability_makes_nobody_healthy(tmp_path, points):
-    """By hand, of 0.5: A's ill eye and both of B's are not scored, and both are missed; C is left
-    out; D is called by the other eye; E is healthy.
+def test_a_patient_is_referred_by_the_worse_eye(tmp_path, points):
+    """By hand, at 0.5: A has a missed and a found eye, B a false alarm, C one missed eye, D is two
+    healthy eyes. Of E, F, G and H an eye has no probability: E and F are missed, G is left out, and
+    H is called by the other eye. So few have no shares.
     """
-    rows = [("A", 3, None), ("A", 0, 0.1), ("B", 2, None), ("B", 2, None), ("C", 0, None)]
-    rows += [("C", 1, 0.2), ("D", 4, None), ("D", 0, 0.9), ("E", 0, 0.1), ("F", 2, 0.9)]
-    table = pd.DataFrame(rows, columns=["patient_id", "grade", "probability_referable"])
+    table = pd.DataFrame(PEOPLE, columns=["patient_id", "grade", "probability_referable"])
     table["image_id"] = [f"i{k}" for k in table.index]
-    table = table.assign(split="test", reason="blurred", camera="one")
+    table = table.assign(split="test", reason="blurred", camera="one", visit=table.index)
     (model,) = read_predictions(write(tmp_path, table))
     at = points.assign(threshold=0.5)[:1]
-    found = measure_points(model, at).loc[0, [*COUNTS, "left_out", "fn_unscored"]]
-    assert found.tolist() == [2, 2, 0, 1, 1, 2]
-    names = table[["image_id"]].assign(patient=table["patient_id"], file=table["image_id"])
-    missed = list_missed_patients(model, at, names)
-    assert missed["patient"].tolist() == ["A", "A", "B", "B"]
+    found = measure_points(model, at).set_index("unit")
+    assert found.loc["patients", COUNTS].tolist() == [2, 3, 1, 1]
+    assert found.loc["patients", ["left_out", "fn_unscored"]].tolist() == [1, 2]
+    assert found.loc["photographs", COUNTS].tolist() == [1, 2, 2, 5]
+    assert found[["sensitivity", "specificity"]].isna().all(axis=None)
     group = score_groups(model, at).iloc[0]
-    assert group[["num_patients", "num_diseased"]].tolist() == [6, 4]
+    assert group[["num_patients", "num_diseased"]].tolist() == [8, 5]
+    names = table[["image_id"]].assign(patient="record of " + table["patient_id"], file="a.jpg")
+    missed = list_missed_patients(model, at, names)
+    assert missed["patient"].tolist() == [f"record of {name}" for name in "CEEF"]
+    assert missed["grade"].tolist() == [3, 0, 3, 2] and set(missed["file"]) == {"a.jpg"}
 
 
-def test_groups_are_scored_and_none_of_their_counts_names_anybody(model, points, tmp_path):
-    """Cameras, bands of age and a column of the file by the worse eye; below five and rounded to
-    five; a column of numbers forms no group, and is refused if it is asked for.
+def test_groups_are_scored_and_rounded(model, points):
+    """Cameras, bands of age and a column of the file by the worse eye; a column of numbers forms
+    no group, and is refused if it is asked for.
     """
     test = model.test.assign(**{"own site": "A", "own number": range(240)})
     test.loc[test["patient_id"].isin(test["patient_id"].unique()[:4]), "own site"] = "B"
@@ -206,16 +189,10 @@ def test_groups_are_scored_and_none_of_their_counts_names_anybody(model, points,
     people = test.groupby("patient_id")[["referable", "camera"]].max()
     ill = people.query("camera == 'A'")["referable"].sum()
     assert groups.loc[("camera", "A"), ["num_patients", "num_diseased"]].tolist() == [60, ill]
-    assert [level for factor, level in groups.index if factor == "age"] == [
-        "0-39",
-        "40-59",
-        "60+",
-    ]
+    assert [*groups.loc["age"].index] == ["0-39", "40-59", "60+"]
     shown = publish(groups.reset_index()).set_index(["factor", "level"])
-    assert shown.loc[("site", "B"), "num_patients"] == "< 5"
-    assert np.isnan(shown.loc[("site", "B"), "auc"])
-    assert shown.loc[("site", "A"), "num_patients"] == "not shown"  # 120 less it is B
-    assert np.isnan(shown.loc[("site", "A"), "sensitivity"])  # 0.84 of 38 is 32
+    assert set(shown.loc["site", "num_patients"]) == {"not shown"}  # 120 less A is B
+    assert shown.loc["site", ["auc", "sensitivity"]].isna().all(axis=None)  # 0.84 of 38 is 32
     counts = shown["num_patients"].drop(["site"], level=0).astype(int)
     assert (counts % 5 == 0).all() and counts[("camera", "A")] == 60
     shares = shown[["auc", "sensitivity"]].dropna() * 100  # 0.8571 is 6 of 7
@@ -224,59 +201,65 @@ def test_groups_are_scored_and_none_of_their_counts_names_anybody(model, points,
         score_groups(other, points, ["number"])
 
 
-def draw_group(found: int, missed: int, passed: int, alarms: int, camera: str) -> pd.DataFrame:
-    """Patients of one photograph each: called by 0.9, not called by 0.1."""
-    number = found + missed + passed + alarms
-    called = np.repeat([0.9, 0.1, 0.1, 0.9], [found, missed, passed, alarms])
-    table = pd.DataFrame({"probability_referable": called, "camera": camera})
-    table["patient_id"] = [f"{camera}{k}" for k in range(number)]
-    table["referable"] = (np.arange(number) < found + missed) * 1.0
-    return table
+@pytest.mark.parametrize(("total", "levels"), [(6, 2), (7, 3), (13, 3), (30, 3), (50, 2)])
+def test_no_hidden_count_is_what_a_total_leaves(total, levels):
+    """Who knows the exact total and this code tries all counts: each hidden one may be another."""
+    tried = [
+        counts
+        for counts in itertools.product(range(total + 1), repeat=levels)
+        if sum(counts) == total
+    ]
+    table = pd.DataFrame(
+        {
+            "factor": np.repeat(np.arange(len(tried)), levels),
+            "num_patients": 100,
+            "num_diseased": np.ravel(tried),
+            "sensitivity": 0.9,
+        }
+    )
+    shown = publish(table)
+    is_hidden = shown["num_diseased"] == "not shown"
+    assert is_hidden[table["num_diseased"].between(1, 4)].all()
+    assert shown["sensitivity"].isna().equals(is_hidden)
+    pages = shown["num_diseased"].to_numpy().reshape(-1, levels)
+    found = pd.DataFrame(tried).groupby(list(pages.T)).nunique()
+    for page, candidates in found.iterrows():
+        assert all(candidates[np.array(page) == "not shown"] > 1)
 
 
 @pytest.mark.parametrize(
-    ("groups", "worse"),
-    [
-        # by statsmodels' newcomb, of four comparisons at 97.5 %: 38 and 30 of 40 differ by 0.2
-        # [0.017, 0.379], 38 and 31 by 0.175 [-0.003, 0.353], at 95 % [0.021, 0.329]
-        ([(38, 2, 35, 5, "A"), (30, 10, 35, 5, "B")], [False, True]),
-        ([(38, 2, 35, 5, "A"), (31, 9, 35, 5, "B")], [False, False]),
-        ([(38, 2, 35, 5, "A"), (16, 13, 35, 5, "B")], [None, None]),  # 29 are too few
-    ],
+    ("found", "missed", "worse"),
+    # by statsmodels' newcomb, of four comparisons at 97.5 %: 38 and 30 of 40 differ by 0.2
+    # [0.017, 0.379], 38 and 31 by 0.175 [-0.003, 0.353]; 29 are too few
+    [(30, 10, [False, True]), (31, 9, [False, False]), (16, 13, [None, None])],
 )
-def test_a_group_does_worse_by_the_interval_of_the_difference(model, points, groups, worse):
+def test_a_group_does_worse_by_the_interval_of_the_difference(
+    model, points, found, missed, worse
+):
     """Of the sensitivity; their specificity is alike."""
-    test = pd.concat([draw_group(*group) for group in groups], ignore_index=True)
-    found = score_groups(model._replace(test=test), points.assign(threshold=0.5))
-    assert found["sensitivity_is_lower"].tolist() == worse
-    assert not found["specificity_is_lower"].any()
+    tables = draw(38, 2, 5, 35, camera="A"), draw(found, missed, 5, 35, camera="B")
+    test = pd.concat(tables, ignore_index=True)
+    test["patient_id"] += test["camera"]
+    test["referable"] = test["grade"] // 2
+    groups = score_groups(model._replace(test=test), points.assign(threshold=0.5))
+    groups = groups[groups["factor"] == "camera"]
+    assert groups["sensitivity_is_lower"].tolist() == worse
+    assert not groups["specificity_is_lower"].any()
 
 
-def test_errors_come_worst_first_and_missed_patients_have_their_names(model, points):
-    """By line of the file; in private both eyes of a patient of whom no eye is called, with the
-    record number and files.
-    """
-    points = points.assign(threshold=0.7)
-    errors = list_errors(model, points, 4)
+def test_errors_come_worst_first(model, points):
+    """By line of the file."""
+    errors = list_errors(model, points.assign(threshold=0.7), 4)
     assert model.table.loc[errors["line"], "image_id"].tolist() == errors["image_id"].tolist()
     missed, alarms = (errors[errors["error"] == kind] for kind in ("missed", "false alarm"))
     worst = model.test.query("probability_referable < 0.7 and referable == 1")["grade"]
     assert missed["grade"].tolist() == worst.nlargest(4).tolist()
     assert alarms["probability_referable"].is_monotonic_decreasing and len(alarms) == 4
-    names = pd.DataFrame({"image_id": model.test["image_id"]})
-    names["file"] = names["image_id"] + ".jpg"
-    names["patient"] = "record of " + model.test["patient_id"]
-    people = model.test.groupby("patient_id")[["referable", "probability_referable"]].max()
-    expected = people.query("referable == 1 and probability_referable < 0.7").index
-    listed = list_missed_patients(model, points, names)
-    assert set(listed["patient"]) == set("record of " + expected)
-    assert len(listed) == 2 * len(expected) and listed["file"].str.endswith(".jpg").all()
-    assert listed["grade"].max() == listed["grade"][:2].max()
 
 
 def test_a_worse_model_is_shown_to_be_worse(tmp_path):
     """Five times the noise, rows in another order: the interval lies below 0; that of the
-    same probabilities is 0 and has none, nor has that of two perfect ones.
+    same probabilities is 0 and has none.
     """
     tables = [draw_predictions(300), draw_predictions(300, noise=5.0), draw_predictions(300)]
     tables[1] = tables[1].sample(frac=1, random_state=1)
@@ -286,35 +269,19 @@ def test_a_worse_model_is_shown_to_be_worse(tmp_path):
     aucs = [roc_auc_score(m.test["referable"], m.test["probability_referable"]) for m in found]
     assert table["delta_auc"].tolist() == pytest.approx([aucs[1] - aucs[0], 0])
     assert table[["auc", "reference_auc"]].to_numpy()[0].tolist() == pytest.approx(aucs[1::-1])
-    assert table["delta_auc_high"][0] < 0
-    assert table.loc[1, ["delta_auc_low", "delta_auc_high"]].isna().all()
-    right = [
-        m._replace(test=m.test.assign(probability_referable=m.test["referable"])) for m in found
-    ]
-    assert compare_models(right)[["delta_auc_low", "delta_auc_high"]].isna().all(axis=None)
-    assert table["model"].tolist() == ["b", "c"]
+    assert table["delta_auc_high"][0] < 0 and np.isnan(table["delta_auc_high"][1])
 
 
 def test_calibration_is_counted_in_tenths(model):
-    """Each tenth has 24 photographs and the share that is referable; extreme probabilities have a
-    slope below 1.
-    """
-    summary, bins = calibrate(model)
+    """Each tenth has 24 photographs and the share that is referable; ties are in one."""
+    _, bins = calibrate(model)
     y = model.test.sort_values("probability_referable")["referable"]
     assert bins["num_images"].sum() == 240 and len(bins) == 10
     assert bins["observed"].iloc[-1] == y[-24:].mean()
-    odds = 1 / model.test["probability_referable"] - 1
-    extreme = model.test.assign(probability_referable=1 / (1 + odds**2))
-    assert calibrate(model._replace(test=extreme))[0]["slope"][0] < summary["slope"][0]
-    constant = model.test.assign(probability_referable=0.5)
-    summary, bins = calibrate(model._replace(test=constant))
-    assert np.isnan(summary["slope"][0]) and bins["num_images"].tolist() == [240]
     half = model.test.assign(probability_referable=np.maximum(np.arange(240) / 240, 0.5))
-    assert calibrate(model._replace(test=half))[1]["num_images"].tolist() == [
-        121,
-        23,
-        *[24] * 4,
-    ]
+    assert calibrate(model._replace(test=half))[1]["num_images"][0] == 121
+    constant = model.test.assign(probability_referable=0.5)
+    assert np.isnan(calibrate(model._replace(test=constant))[0]["slope"][0])
 
 
 def test_the_flow_counts_photographs_and_patients(tmp_path):
@@ -322,10 +289,8 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
     published, no difference of two counts names anybody.
     """
     table = draw_predictions().assign(reason="")
-    more = pd.DataFrame(
-        {"image_id": ["r1", "r2"], "split": "rejected", "reason": "no field of view"}
-    )
-    table = pd.concat([table, more]).reset_index(drop=True)
+    more = {"image_id": ["r1", "r2"], "split": "rejected", "reason": "no field of view"}
+    table = pd.concat([table, pd.DataFrame(more)]).reset_index(drop=True)
     table.loc[0, ["split", "reason"]] = ["excluded", "a copy"]
     dark = table.index[table["split"] == "test"][0]
     table.loc[dark, [f"probability_{g}" for g in range(5)]] = None
