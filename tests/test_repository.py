@@ -257,16 +257,6 @@ def test_study_files_fit_their_notebooks(path):
     assert plan_runs(load_study(path, ROOT), "here")
 
 
-def test_the_page_of_papers_counts_the_claims_as_the_program_does():
-    """`python -m dr_lib claims` writes its table."""
-    from dr_lib.claims.claims import count_claims
-
-    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
-    table = re.search("(?s)<!-- claims -->\n(.*)<!-- /claims -->", text)[1].strip()
-    lines = table.splitlines()[2:]
-    found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    counted = count_claims().astype(str).to_numpy().tolist()
-    assert found == counted, "copy what the command claims prints into docs/papers.md"
 
 
 def test_nothing_committed_is_large_or_speaks_of_one_machine():

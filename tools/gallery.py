@@ -7,6 +7,7 @@ papermill_runs.
 """
 
 import base64
+import io
 import re
 import shutil
 import subprocess
@@ -59,7 +60,7 @@ def open_picture(path: Path, number: int) -> Image.Image:
         return Image.open(drawn).copy()
 
 
-def shrink(picture: Image.Image, path: Path) -> None:
+def shrink(picture: Image.Image, path: Path, limit: int = LIMIT) -> None:
     """Save a picture with a palette, below the limit, and as large as that allows."""
     for side in range(SIDE, 300, -50):
         small = picture.convert("RGB")
@@ -68,9 +69,9 @@ def shrink(picture: Image.Image, path: Path) -> None:
         kind = Image.Quantize.MAXCOVERAGE
         small = small.quantize(96, kind, kmeans=1, dither=Image.Dither.NONE)
         small.save(path, optimize=True)
-        if path.stat().st_size < LIMIT:
+        if path.stat().st_size < limit:
             return
-    raise DrError(f"{path.name} does not fit into {LIMIT} bytes")
+    raise DrError(f"{path.name} does not fit into {limit} bytes")
 
 
 def describe(source: str) -> str:
@@ -100,9 +101,18 @@ def fill(origins: dict[str, str], mark: re.Match) -> str:
     return f"{head}![{title}](gallery/{name})\n\n{origins[source]}\n"
 
 
-def head_example(path: Path, origin: str) -> None:
-    """Write above an executed notebook where it comes from."""
+def finish_example(path: Path, origin: str) -> None:
+    """Write above an executed notebook where it comes from, and make its pictures small."""
     notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "image/png" in data:
+                picture = Image.open(io.BytesIO(base64.b64decode(data["image/png"])))
+                with tempfile.TemporaryDirectory() as folder:
+                    small = Path(folder, "small.png")
+                    shrink(picture, small, LIMIT * 3 // 4)
+                    data["image/png"] = base64.b64encode(small.read_bytes()).decode()
     text = f"Executed by `make gallery` on the synthetic sample. {origin}"
     notebook.cells.insert(0, nbformat.v4.new_markdown_cell(text, id="origin"))
     nbformat.write(notebook, path)
@@ -118,5 +128,5 @@ if __name__ == "__main__":
     # before a picture is written, which changes the commit
     origins = {mark[2]: describe(mark[2]) for mark in MARK.finditer(page)}
     for example in EXAMPLES.glob("*.ipynb"):
-        head_example(example, describe(str(example.relative_to(ROOT))))
+        finish_example(example, describe(str(example.relative_to(ROOT))))
     PAGE.write_text(MARK.sub(partial(fill, origins), page), encoding="utf-8")
