@@ -257,8 +257,6 @@ def test_study_files_fit_their_notebooks(path):
     assert plan_runs(load_study(path, ROOT), "here")
 
 
-
-
 def test_nothing_committed_is_large_or_speaks_of_one_machine():
     """No file over 1 MiB, no absolute path of somebody's machine."""
     listed = subprocess.check_output(["git", "-C", ROOT, "ls-files", "-z"], text=True)
