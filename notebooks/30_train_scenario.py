@@ -133,14 +133,12 @@ print(f"{work}, on the {device.upper()}")
 
 # %%
 from dr_lib.data.small_images import load_images
-from dr_lib.scenarios.frameworks import architecture
-from dr_lib.scenarios.frameworks.batches import FixedBatches
 
 images = load_images(dataset, image_size, data_source, share=data_share, seed=seed)
-batches = FixedBatches(images.x_train, images.y_train, batch_size, seed=run.seed)
 num_images = len(images.x_train)
-print(f"{images.kind}: {num_images} images, {len(batches)} steps per epoch,", end=" ")
-print(f"{batches.num_dropped} dropped in each")
+num_steps, num_dropped = divmod(num_images, batch_size)
+print(f"{images.kind}: {num_images} images, {num_steps} steps per epoch,", end=" ")
+print(f"{num_dropped} dropped in each")
 
 # %% [markdown]
 # The network starts from the same initial weights in every framework. Each framework trains in a
@@ -148,13 +146,11 @@ print(f"{batches.num_dropped} dropped in each")
 # and has built the network when this cell ends.
 
 # %%
+from dr_lib.scenarios.frameworks.architecture import draw_weights, list_layers
 from dr_lib.scenarios.trainer import Trainer
 
-layers = architecture.build_layers(network, image_size, images.x_train.shape[-1])
-for layer in layers:
-    shapes = (" x ".join(map(str, shape)) for shape in (layer.input_shape, layer.output_shape))
-    print(f"{layer.kind:8} {' -> '.join(shapes)}{', ReLU' * layer.relu}")
-weights = architecture.draw_weights(layers, run.seed)
+weights = draw_weights(network, image_size, images.x_train.shape[-1], run.seed)
+print(*(" ".join(map(str, layer)) for layer in list_layers(weights)), sep=", ")
 num_parameters = sum(array.size for array in weights)
 print(f"{num_parameters:,} parameters")
 trainer = Trainer(
@@ -162,7 +158,6 @@ trainer = Trainer(
     weights,
     run.folder / "framework.log",
     framework=framework,
-    network=network,
     learning_rate=learning_rate,
     batch_size=batch_size,
     seed=run.seed,
@@ -219,7 +214,7 @@ path = run.finish(
     data_kind=images.kind,
     num_images_train=num_images,
     num_images_test=len(images.x_test),
-    num_images_dropped=batches.num_dropped,
+    num_images_dropped=num_dropped,
     num_parameters=num_parameters,
     accelerator=facts.gpus[0] if device == "gpu" else "cpu",
     num_accelerators=1,
@@ -227,7 +222,7 @@ path = run.finish(
     setup_s=setup_s,
     epoch_s=epoch_s,
     steady_epoch_s=steady_epoch_s,
-    images_per_s=len(batches) * batch_size / steady_epoch_s,
+    images_per_s=num_steps * batch_size / steady_epoch_s,
     epoch_loss=losses,
     samples=samples.relative_to(run.study_dir).as_posix(),
     **monitor.summarise(),
@@ -248,10 +243,9 @@ print(
     f" {steady_epoch_s:.3f} s each from the second on, {row['images_per_s']:.0f} images/s) on"
     f" {row['accelerator']}; {row['metric_accuracy_test']:.1%} of the test images are correct."
 )
-devices = ("cpu", "memory", "gpu", "gpu_memory")
-for column in ("cost_usd", "gpu_energy_j", *(f"{device}_percent_mean" for device in devices)):
-    value = row.get(column)
-    print(f"{column}:", "no price, or not measured" if value is None else f"{value:.3g}")
+shown = "cost_usd gpu_energy_j cpu_percent_mean memory_percent_mean gpu_percent_mean"
+for column in shown.split():
+    print(f"{column}: {row.get(column)}")
 
 # %% [markdown]
 # ## Limits

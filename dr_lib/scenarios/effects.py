@@ -55,29 +55,31 @@ def allocate_variation(
         a cell, or three sessions.
 
     Raises:
-        EffectsError: a level is missing, a number is not positive, a cell of the design has no
-            run, or no factor has two levels.
+        EffectsError: a number is not positive, a cell of the design has no run, or no factor has
+            two levels.
     """
-    table, factors = _read_design(runs, factors, column, sessions)
-    of_runs = _fit(table, factors)
-    of_sessions = _fit_sessions(table, factors)
-    tests = {**_test(of_runs), **_test(of_sessions)}
+    of_runs, of_sessions = _fit_design(runs, factors, column, sessions)
     anova = anova_lm(of_runs.model)
-    lines = []
-    for name, row in anova.iterrows():
-        involved = [factor for factor in factors if f"C({factor}, Sum)" in name.split(":")]
-        f, p = tests.get(name, (math.nan, math.nan))
-        line = {
-            "term": " x ".join(involved) or "residual",
-            "num_factors": len(involved),
-            "sum_of_squares": row["sum_sq"],
-            "dof": int(row["df"]),
-            "share": row["sum_sq"] / anova["sum_sq"].sum(),
-            "f": f,
-            "p": p,
+    tests = pd.DataFrame(math.nan, anova.index, ["F", "p"])
+    for fit in filter(None, [of_runs, of_sessions]):
+        terms = anova_lm(fit.model).index.drop("Residual")
+        tests.loc[terms] = math.nan
+        if fit.n >= MIN_COUNT:
+            robust = anova_lm(fit.model, typ=3, robust="hc3").loc[terms]
+            tests.loc[terms, "F"] = robust["F"]
+            tests.loc[terms, "p"] = stats.f.sf(robust["F"], robust["df"], fit.n - 1)
+    involved = anova.index.str.findall(r"C\((\w+), Sum\)")
+    return pd.DataFrame(
+        {
+            "term": involved.str.join(" x ").where(involved.str.len() > 0, "residual"),
+            "num_factors": involved.str.len(),
+            "sum_of_squares": anova["sum_sq"].to_numpy(),
+            "dof": anova["df"].to_numpy(int),
+            "share": (anova["sum_sq"] / anova["sum_sq"].sum()).to_numpy(),
+            "f": tests["F"].to_numpy(),
+            "p": tests["p"].to_numpy(),
         }
-        lines.append(line)
-    return pd.DataFrame(lines)
+    )
 
 
 def estimate_effects(
@@ -93,15 +95,14 @@ def estimate_effects(
         A row per level: `factor`, `level`, `effect` with `effect_low` and `effect_high` (95 %), and
         `n`, runs of the smallest cell, or sessions.
     """
-    table, factors = _read_design(runs, factors, column, sessions)
-    of_runs = _fit(table, factors)
-    of_sessions = _fit_sessions(table, factors)
+    of_runs, of_sessions = _fit_design(runs, factors, column, sessions)
     lines = []
-    for factor in factors:
-        model, _, n = of_sessions if factor in of_sessions.factors else of_runs
-        is_own = [name.startswith(f"C({factor}, Sum)[S.") for name in model.params.index]
-        is_main = [":" not in name for name in model.params.index]
-        codes = np.eye(len(is_own))[np.array(is_own) & np.array(is_main)]
+    for factor in of_runs.factors:
+        is_between = of_sessions and factor in of_sessions.factors
+        model, _, n = of_sessions if is_between else of_runs
+        # each level but the last has a coefficient, the last one the negative of their sum
+        is_own = model.params.index.str.fullmatch(rf"C\({factor}, Sum\)\[S\.[^:]*\]")
+        codes = np.eye(len(is_own))[is_own]
         contrasts = np.vstack([codes, -codes.sum(axis=0)])
         logs = contrasts @ model.params.to_numpy()
         half = np.full(len(logs), math.nan)
@@ -111,7 +112,7 @@ def estimate_effects(
         effects = pd.DataFrame(
             {
                 "factor": factor,
-                "level": list(table[factor].cat.categories),
+                "level": _sort_levels(runs[factor]),
                 "effect": np.exp(logs),
                 "effect_low": np.exp(logs - half),
                 "effect_high": np.exp(logs + half),
@@ -122,17 +123,14 @@ def estimate_effects(
     return pd.concat(lines, ignore_index=True)
 
 
-def _read_design(
+def _fit_design(
     runs: pd.DataFrame, factors: Sequence[str], column: str, sessions: pd.Series
-) -> tuple[pd.DataFrame, list[str]]:
-    """Check the design; return its factors, the logarithms and sessions, and the factors of two
-    levels and more.
+) -> tuple[Fit, Fit | None]:
+    """Check the design, and fit it: all runs, and the means of sessions by the factors that no
+    session varies, if there are any.
     """
-    nameless = [name for name in factors if runs[name].isna().any()]
-    if nameless:
-        raise EffectsError(
-            f"some runs have no {', '.join(nameless)}: fill it in, or leave out these runs"
-        )
+    if runs[[*factors]].isna().any(axis=None):
+        raise EffectsError("some runs have no level of a factor: leave out these runs")
     factors = [name for name in factors if runs[name].nunique() > 1]
     if not factors:
         raise EffectsError("no factor has two levels: there is nothing to compare")
@@ -141,17 +139,25 @@ def _read_design(
         raise EffectsError(f"{column} must be positive and finite: leave out other runs")
     table = pd.DataFrame({"log": np.log(times), "session": sessions})
     for name in factors:
-        levels = sorted(runs[name].unique(), key=lambda level: (isinstance(level, str), level))
-        table[name] = pd.Categorical(runs[name], levels)
+        table[name] = pd.Categorical(runs[name], _sort_levels(runs[name]))
     counts = table.groupby(factors, observed=False).size()
     if (counts == 0).any():
-        empty = counts.index[counts == 0][0]
-        levels = empty if isinstance(empty, tuple) else (empty,)
+        levels = np.atleast_1d(counts.idxmin())
         cell = ", ".join(map("{}={}".format, factors, levels))
         raise EffectsError(
             f"the design has cells without a run, such as {cell}: run them, or leave out the level"
         )
-    return table, factors
+    num_levels = table.groupby("session")[factors].nunique().max()
+    between = [name for name in factors if num_levels[name] == 1]
+    if not between:
+        return _fit(table, factors), None
+    means = table.groupby(["session", *between], observed=True)["log"].mean().reset_index()
+    return _fit(table, factors), _fit(means, between)
+
+
+def _sort_levels(column: pd.Series) -> list:
+    """Sort the levels of a factor: numbers, then texts."""
+    return sorted(column.unique(), key=lambda level: (isinstance(level, str), level))
 
 
 def _fit(table: pd.DataFrame, factors: Sequence[str]) -> Fit:
@@ -159,24 +165,3 @@ def _fit(table: pd.DataFrame, factors: Sequence[str]) -> Fit:
     terms = " + ".join(f"C({name}, Sum)" for name in factors)
     model = ols(f"log ~ ({terms}) ** 2", table).fit()
     return Fit(model, factors, table.groupby(list(factors), observed=False).size().min())
-
-
-def _fit_sessions(table: pd.DataFrame, factors: Sequence[str]) -> Fit:
-    """Fit the means of sessions by the factors that no session varies."""
-    num_levels = table.groupby("session")[list(factors)].nunique()
-    between = [name for name in factors if num_levels[name].max() == 1]
-    if not between:
-        return Fit(None, (), 0)
-    means = table.groupby(["session", *between], observed=True)["log"].mean().reset_index()
-    return _fit(means, between)
-
-
-def _test(fit: Fit) -> dict[str, tuple[float, float]]:
-    """Test each term of a model; return F and p by its name in statsmodels."""
-    if not fit.factors:
-        return {}
-    if fit.n < MIN_COUNT:
-        return {name: (math.nan, math.nan) for name in anova_lm(fit.model).index}
-    anova = anova_lm(fit.model, typ=3, robust="hc3").drop(index=["Intercept", "Residual"])
-    p = stats.f.sf(anova["F"], anova["df"], fit.n - 1)
-    return dict(zip(anova.index, zip(anova["F"], p, strict=True), strict=True))

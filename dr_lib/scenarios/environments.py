@@ -86,69 +86,27 @@ def set_up(name: str, *, has_gpu: bool) -> str:
     """
     if name not in ENVIRONMENTS:
         raise DrError(f"no environment {name!r}: choose from {', '.join(ENVIRONMENTS)}")
-    pythons = ENVIRONMENTS[name].pythons
-    python = str(FOLDER / name / "bin" / "python")
-    if not (FOLDER / name / READY).exists():
-        if find_spec(name):
-            python = sys.executable
-        elif base := next(filter(None, map(_find_python, pythons)), ""):
-            _make(base, name, has_gpu)
-        else:  # nothing to be done here: its scenarios are skipped
-            versions = ", ".join(pythons)
-            return (
-                f"not possible: it needs Python {versions}, and this machine has none of them"
-            )
+    environment = ENVIRONMENTS[name]
+    folder = FOLDER / name
+    python = str(folder / "bin" / "python")
+    is_ready = (folder / READY).exists()
+    if find_spec(name) and not is_ready:
+        python = sys.executable
+    elif not is_ready:
+        base = next(filter(None, map(_find_python, environment.pythons)), "")
+        if not base:  # nothing to be done here: its scenarios are skipped
+            versions = ", ".join(environment.pythons)
+            return f"not possible: this machine has no Python {versions}, which it needs"
+        packages = environment.packages_gpu if has_gpu else environment.packages
+        _call(base, "-m", "venv", "--clear", str(folder))
+        _call(python, "-m", "pip", "install", "--quiet", *packages)
+        (folder / READY).touch()
     version = "m.__name__, m.__version__, '/ Python', sys.version.split()[0]"
     return _call(python, "-c", f"import sys, {name} as m; print({version})").splitlines()[-1]
 
 
-def add_cuda() -> str:
-    """Install the CUDA libraries that fit this Python's TensorFlow, unless it already lists a GPU.
-
-    Returns:
-        What it is in one line.
-
-    Raises:
-        DrError: they do not install, or it lists none with them.
-    """
-    version, num_gpus = _ask_tensorflow()
-    if not num_gpus:
-        package = f"tensorflow[and-cuda]=={version}"
-        _call(sys.executable, "-m", "pip", "install", "--quiet", package)
-        version, num_gpus = _ask_tensorflow()
-    if not num_gpus:
-        raise DrError(
-            f"tensorflow {version} lists no GPU: check that the driver is new enough for its CUDA"
-        )
-    return f"tensorflow {version} lists {num_gpus} GPU"
-
-
-def _ask_tensorflow() -> tuple[str, int]:
-    """Ask a new process for TensorFlow's version and the number of GPUs that it lists."""
-    listed = "len(tf.config.list_physical_devices('GPU'))"
-    code = f"import tensorflow as tf; print(tf.__version__, {listed})"
-    version, number = _call(sys.executable, "-c", code).splitlines()[-1].split()
-    return version, int(number)
-
-
-def _make(base: str, name: str, has_gpu: bool) -> None:
-    """Install an environment's packages into a new folder."""
-    environment = ENVIRONMENTS[name]
-    packages = environment.packages_gpu if has_gpu else environment.packages
-    folder = FOLDER / name
-    try:
-        _call(base, "-m", "venv", "--clear", str(folder))
-        _call(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *packages)
-        (folder / READY).touch()
-    except DrError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
 def _find_python(version: str) -> str:
     """Find a Python of that version and check that it starts: a name on the path may be a shim."""
-    if sys.version.startswith(f"{version}."):
-        return sys.executable
     python = shutil.which(f"python{version}") or ""
     try:
         return python and _call(

@@ -6,14 +6,13 @@ environment. `runs` are timed rows of a `Selection`; `lang` is en, or pt with de
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dr_lib.numbers import write_interval, write_number
+from dr_lib.numbers import write_number
 from dr_lib.report.style import (
     FRAMEWORK_COLOURS,
     MUTED,
@@ -79,72 +78,61 @@ def _draw_scenarios(
         groups = list(rows.groupby("framework", sort=False))
         for number, (framework, some) in enumerate(groups):
             colour = FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
-            shift = 0.75 * ((number + 0.5) / len(groups) - 0.5)
-            y = some["label"].map(labels.index) + shift
+            y = some["label"].map(labels.index) + 0.75 * ((number + 0.5) / len(groups) - 0.5)
             means = some[column].groupby(y).mean()
             ax.barh(means.index, means, height=0.12, color=colour, alpha=0.35)
             draw_runs(ax, some[column], y, some["disturbed"], 4, colour)
             if column == "train_s":
                 _write_costs(ax, some, y, lang)
-            title = name(framework)
             style = {"color": colour, "fontweight": "bold", "transform": ax.transAxes}
-            ax.text(number / 3, 1.01, title, style)
+            ax.text(number / 3, 1.01, name(framework), style)
         n = "–".join(map(str, sorted(set(rows.groupby(["label", "framework"]).size()))))
         title = f"{place}, {say('n = {} a scenario').format(n)}"
         ax.set_title(title, loc="left", fontsize=10, color=MUTED, pad=18)
         ax.set_yticks(range(len(labels)), labels)
-        most = rows[column].max()
-        end = 1.18 * most if column == "train_s" else min(105, 1.15 * most)
-        ax.set(xlabel=words, xlim=(0, end), ylim=(len(labels) - 0.5, -0.5))
-        ax.tick_params(axis="y", left=False)
+        ax.set(
+            xlabel=words, xlim=(0, 1.18 * rows[column].max()), ylim=(len(labels) - 0.5, -0.5)
+        )
         use_commas(ax, lang, "x")
     return figure
 
 
 def _write_costs(ax: Axes, runs: pd.DataFrame, y: pd.Series, lang: str) -> None:
     """Write the sum of the formula's cost beside the runs of each scenario that all have one."""
-    for place, rows in runs.groupby(y):
-        usd = rows.get("formula_usd", pd.Series(np.nan, rows.index))
-        if usd.notna().all():
-            text = write_number(usd.sum(), lang, "{:.2g} USD")
-            write_beside(ax, text, (rows["train_s"].max(), place), fontsize=8, color=MUTED)
+    usd = runs["formula_usd"].groupby(y).sum(min_count=1, skipna=False)
+    for place, sum_usd in usd.dropna().items():
+        text = write_number(sum_usd, lang, "{:.2g} USD")
+        _write_beside(ax, text, (runs["train_s"][y == place].max(), place))
 
 
-def write_beside(ax: Axes, text: str, point: tuple[float, float], **style: Any) -> None:
+def _write_beside(ax: Axes, text: str, point: tuple[float, float]) -> None:
     """Write a text to the right of a point."""
-    ax.annotate(text, point, (5, 0), textcoords="offset points", va="center", **style)
+    ax.annotate(text, point, (5, 0), textcoords="offset points", va="center")
 
 
 def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the factor by which each level of each factor multiplies the time, with its interval.
 
     Args:
-        effects: from `estimate_effects`, with the number of `disturbed` runs of each level, whose
-            point is hollow if there are any; without repetitions there are no error bars.
+        effects: from `estimate_effects`; without repetitions there are no error bars.
         lang: en or pt.
     """
     say = choose_words(lang)
     panels = list(effects.groupby("factor", sort=False))
     heights = [0.1 + 0.32 * len(rows) for _, rows in panels]
     figure, axes = open_panels(len(panels), heights=heights, share="x")
-    logs = np.log2(effects[["effect", "effect_low", "effect_high"]])
-    reach = 1.1 * max(1.0, np.abs(logs).max(axis=None))
     for ax, (factor, rows) in zip(axes, panels, strict=True):
+        colours = [FRAMEWORK_COLOURS.get(level, OTHER_COLOUR) for level in rows["level"]]
+        y = range(len(rows))
+        ax.axvline(1, color=MUTED, lw=1)
+        ax.hlines(y, rows["effect_low"], rows["effect_high"], colours)
+        ax.scatter(rows["effect"], y, color=colours)
         ax.set_xscale("log", base=2)
-        ax.axvline(1, color="#949494", lw=1)
-        for position, row in enumerate(rows.itertuples()):
-            colour = FRAMEWORK_COLOURS.get(row.level, OTHER_COLOUR)
-            bounds = [row.effect_low, row.effect_high]
-            ax.plot(bounds, [position, position], "|-", color=colour, ms=8)
-            fill = "white" if row.disturbed else colour
-            ax.plot(row.effect, position, "o", color=colour, mfc=fill, zorder=3)
-            text = write_interval(row.effect, *bounds, lang)
-            ax.annotate(text, (1.02, position), xycoords=("axes fraction", "data"), va="center")
         use_commas(ax, lang)
-        ax.set_yticks(range(len(rows)), map(name, rows["level"]))
-        ax.set(xlim=(2**-reach, 2**reach), ylim=(len(rows) - 0.5, -0.5))
+        ax.set_yticks(y, map(name, rows["level"]))
+        ax.set_ylim(len(rows) - 0.5, -0.5)
         words = name_term(factor, say)
-        ax.set_ylabel(words, rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
+        ax.set_ylabel(words, rotation=0, ha="right", va="center", fontweight="bold")
     axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
     return figure
 
@@ -166,7 +154,7 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
         text = write_number(100 * row.share, lang, "{:.1f} %")
         if np.isfinite(row.p):
             text += f", {write_p(row.p, lang)}"
-        write_beside(ax, text, (100 * row.share, position))
+        _write_beside(ax, text, (100 * row.share, position))
     ax.invert_yaxis()
     ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
     return figure

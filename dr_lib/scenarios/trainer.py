@@ -33,8 +33,8 @@ class Trainer:
             images: to train and test on.
             weights: that the network begins with, from `draw_weights`.
             log: file that gets what the framework prints.
-            settings: framework, network, learning_rate, batch_size, seed, epochs, evaluate_every,
-                and accelerator, cpu or gpu.
+            settings: framework, learning_rate, batch_size, seed, epochs, evaluate_every, and
+                accelerator, cpu or gpu.
 
         Raises:
             UnavailableError: the framework is not installed, or sees no GPU.

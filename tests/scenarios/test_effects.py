@@ -80,21 +80,6 @@ def test_cells_of_unequal_spread_are_tested_by_hand():
     assert (effect["factor"], effect["level"], effect["n"]) == ("a", 1, 3)
 
 
-def test_effects_are_factors_on_the_mean_of_all():
-    """Levels 1, 3 and 9 times a base: effects 1/3, 1 and 3, whatever the other factor and the
-    numbers of runs.
-    """
-    cells = {
-        (size, net): [size * net * 1.01, size * net, size * net / 1.01] * (1 + (size == 3))
-        for size, net in itertools.product((1, 3, 9), (2, 5))
-    }
-    found = estimate_effects(*design(cells, "size", "net"))
-    assert found["effect"].tolist() == pytest.approx([1 / 3, 1, 3, 0.4**0.5, 2.5**0.5])
-    assert (found["effect_low"] < found["effect"]).all()
-    assert (found["effect"] < found["effect_high"]).all()
-    assert found["level"].tolist() == [1, 3, 9, 2, 5]
-
-
 @pytest.mark.parametrize("num_sessions", [1, 2, 3])
 def test_a_machine_counts_sessions(num_sessions):
     """Two machines of fewer than three sessions each: no bounds and no p for the machine, both for
@@ -137,9 +122,8 @@ def test_fewer_than_three_runs_of_a_cell_have_shares_and_no_test(num_runs):
 @pytest.mark.parametrize(
     ("change", "factors", "named"),
     [
-        ({"time": 0.0}, ["memory", "cache"], "positive and finite"),
         ({"time": np.nan}, ["memory", "cache"], "positive and finite"),
-        ({"cache": [None, 2.0] * 6}, ["memory", "cache"], "some runs have no cache"),
+        ({"cache": [None, 2.0] * 6}, ["memory", "cache"], "some runs have no level"),
         ({"cache": 1}, ["cache"], "no factor has two levels"),
         ({"memory": [4] * 3 + [16] * 3 + [4] * 6}, ["memory", "cache"], HOLE),
     ],
@@ -157,8 +141,6 @@ def test_bad_samples_are_refused(change, factors, named):
     [
         ((2, 2), 3, 0.3),
         ((2, 2), 3, 0.02),
-        ((2, 2), 5, 0.3),
-        ((3, 2), 3, 0.3),
         ((3, 2, 2), 4, 0.3),
         ((3, 2, 2, 2), 5, 0.3),  # paper C's machine
     ],

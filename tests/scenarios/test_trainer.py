@@ -16,21 +16,19 @@ import tensorflow as tf
 
 from dr_lib.data.small_images import ImageSet
 from dr_lib.errors import DrError
-from dr_lib.runs.monitor import Monitor, summarise
+from dr_lib.runs.monitor import Monitor
 from dr_lib.runs.run import UnavailableError
 from dr_lib.scenarios import environments
 from dr_lib.scenarios import trainer as trainer_module
-from dr_lib.scenarios.frameworks.architecture import build_layers, draw_weights
-from dr_lib.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks.architecture import draw_weights
+from dr_lib.scenarios.frameworks.base import FixedBatches, Start
 from dr_lib.scenarios.frameworks.program import open_network
 from dr_lib.scenarios.trainer import Trainer
 from tests.processes import run_python, wait_until
 
-LAYERS = build_layers(1, 8, 1)
-WEIGHTS = draw_weights(LAYERS, 3)
+WEIGHTS = draw_weights(1, 8, 1, seed=3)
 SETTINGS = {
     "framework": "tensorflow",
-    "network": 1,
     "learning_rate": 0.01,
     "batch_size": 8,
     "seed": 1,
@@ -66,7 +64,7 @@ def test_a_process_does_what_the_network_does_here(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setenv("KERAS_MAX_EPOCHS", "1")
     trainer = start(tmp_path)
-    with Monitor(tmp_path / "samples.csv", 0.1, pid=trainer.pid):
+    with Monitor(tmp_path / "samples.csv", 0.1, pid=trainer.pid) as monitor:
         epochs = list(trainer.train())
     measured = trainer.finish()
     assert not psutil.pid_exists(trainer.pid)
@@ -75,7 +73,7 @@ def test_a_process_does_what_the_network_does_here(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8)
     labels = np.arange(40) % 10
-    network = open_network("tensorflow", LAYERS, WEIGHTS)
+    network = open_network("tensorflow", Start(WEIGHTS, (8, 8, 1)))
     losses = []
     accuracies = []
 
@@ -91,7 +89,7 @@ def test_a_process_does_what_the_network_does_here(tmp_path, monkeypatch):
     assert known.items() <= trainer.versions.items()
     assert {*trainer.versions} == {*known, "python", "numpy", "cuda"}
     assert sum(seconds for _, seconds in epochs) <= measured["train_s"]
-    summary = summarise(tmp_path / "samples.csv")
+    summary = monitor.summarise()
     assert summary["process_cpu_s"] == pytest.approx(measured["cpu_s"], abs=0.2)
     assert summary["process_peak_mib"] > 200  # TensorFlow's
     assert measured["device_peak_mib"] is None
@@ -118,9 +116,9 @@ def test_a_process_that_dies_says_why(tmp_path):
     with pytest.raises(DrError, match=r"process died \(SIGKILL\): it was killed or out of"):
         for _ in trainer.train():
             os.kill(trainer.pid, signal.SIGKILL)
-    words = r"process died \(exit status 1\): KeyError: 3"
+    words = r"process died \(exit status 1\): TypeError: "
     with pytest.raises(DrError, match=words):
-        start(tmp_path, network=3)
+        start(tmp_path, learning_rate="x")
     assert "Traceback" in (tmp_path / "log").read_text()
 
 

@@ -3,9 +3,8 @@
 These modules run in a process of each framework's environment: Python 3.9 to 3.13, the standard
 library, NumPy and one framework.
 
-architecture     the two VGG-like networks as data, their weights and what an image costs
-batches          full batches in an order of their own in each epoch
-base             what a network can do in any framework, and how its epochs are timed
+architecture     the two VGG-like networks: their weights, and their layers by these
+base             the batches, what a network can do in any framework, and how its epochs are timed
 keras_network    Keras on TensorFlow, JAX or PyTorch
 torch_network    PyTorch
 mxnet_network    MXNet Gluon

@@ -1,29 +1,71 @@
-"""The interface of a network in any framework: train for timed epochs, and predict."""
+"""The interface of a network in any framework: train on batches for timed epochs, and predict."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from dr_lib.errors import DrError
-from dr_lib.scenarios.frameworks.batches import FixedBatches
 from dr_lib.training.divergence import find_fault
 
 CHUNK = 256  # images of a forward pass at a time: 12.6 MB of floats at 64 px in colour
 MOMENTUM = 0.9
 
+Epoch = Iterable[tuple[np.ndarray, np.ndarray]]  # its batches of images and labels
 OnEpochEnd = Callable[[int, float, float], None]
 
 
-class Network(ABC):
-    """A network of one framework, on one device; `open_network` builds it.
+class FixedBatches:
+    """Full batches only, so that every step costs the same; (seed, epoch) determine the order."""
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, batch_size: int, seed: int):
+        """Keep (n, height, width, channels) uint8 images and (n,) labels from 0 to 9, without a
+        copy.
+        """
+        n = len(images)
+        if batch_size > n:
+            raise DrError(f"batch_size {batch_size} of {n} images: choose {n} at most")
+        self.images = images
+        self.labels = labels
+        self.batch_size = batch_size
+        self.seed = seed
+
+    def __len__(self) -> int:
+        """Number of batches per epoch."""
+        return len(self.images) // self.batch_size
+
+    def draw_order(self, epoch: int) -> np.ndarray:
+        """Draw the row numbers of an epoch's images, (batches, batch_size); epochs count from 0."""
+        order = np.random.default_rng((self.seed, epoch)).permutation(len(self.images))
+        return order[: len(self) * self.batch_size].reshape(-1, self.batch_size)
+
+    def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the images of these rows, uint8, and their labels, int64."""
+        return self.images[rows], self.labels[rows].astype(np.int64)
+
+
+class Start(NamedTuple):
+    """What a network begins with."""
+
+    weights: list[np.ndarray]  # from `draw_weights`
+    image_shape: tuple[int, ...]  # (height, width, channels)
+    learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9, positive
+    accelerator: str = "cpu"  # never a GPU; or gpu, the framework's first
+
+
+class Network:
+    """A network of one framework, on one device; `open_network` builds it from a Start.
 
     Every framework takes the same step: the mean softmax cross-entropy of a batch's logits, then
     for each weight w with gradient g and velocity v, which begins at 0: v <- momentum * v -
     learning_rate * g, w <- w + v.
+
+    The class of a framework has `_train_epoch`, which takes a step on each batch and returns the
+    mean loss when the device has finished, and `_forward`, which computes the logits, float32, of a
+    few uint8 images.
     """
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
@@ -40,7 +82,7 @@ class Network(ABC):
         losses = []
         for epoch in range(epochs):
             start = time.perf_counter()
-            loss = self._train_epoch(batches.epoch(epoch))
+            loss = self._train_epoch(map(batches.take, batches.draw_order(epoch)))
             seconds = time.perf_counter() - start
             losses.append(loss)
             if fault := find_fault(losses):
@@ -53,11 +95,3 @@ class Network(ABC):
         return np.concatenate(
             [self._forward(images[start : start + CHUNK]) for start in starts]
         )
-
-    def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
-        """Take a step on each batch; return the mean loss when the device has finished."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def _forward(self, images: np.ndarray) -> np.ndarray:
-        """Compute logits, float32, of a few uint8 images."""

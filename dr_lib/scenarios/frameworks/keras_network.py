@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import keras
 import numpy as np
-from keras import layers as keras_layers
+from keras import layers
 
-from dr_lib.scenarios.frameworks.architecture import Layer
-from dr_lib.scenarios.frameworks.base import MOMENTUM, Network, OnEpochEnd
-from dr_lib.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks.architecture import list_layers
+from dr_lib.scenarios.frameworks.base import (
+    MOMENTUM,
+    FixedBatches,
+    Network,
+    OnEpochEnd,
+    Start,
+)
 from dr_lib.training.keras_backend import choose_device, fit_timed
+
+# of zeros: random weights would make JAX compile a draw for each shape
+CONV = partial(layers.Conv2D, kernel_size=3, padding="same", kernel_initializer="zeros")
+LAYERS = {
+    "conv": lambda _, filters: CONV(filters),
+    "relu": partial(layers.Activation, "relu"),
+    "pool": partial(layers.MaxPooling2D, 2),
+    "flatten": layers.Flatten,
+    "dense": lambda _, units: layers.Dense(units, kernel_initializer="zeros"),
+}
 
 
 class KerasNetwork(Network):
     """A compiled `keras.Sequential` on images with their channels last."""
 
-    def __init__(
-        self,
-        layers: tuple[Layer, ...],
-        weights: list[np.ndarray],
-        learning_rate: float,
-        accelerator: str,
-    ):
+    def __init__(self, start: Start):
         """Build the network on the CPU or the first GPU."""
         backend = keras.config.backend()
-        choose_device(backend, accelerator)
-        inputs = keras.Input(layers[0].input_shape, dtype="uint8")
-        self.model = keras.Sequential([inputs, _Floats(), *map(_build, layers)])
-        self.model.set_weights(weights)
+        choose_device(backend, start.accelerator)
+        inputs = keras.Input(start.image_shape, dtype="uint8")
+        parts = [LAYERS[kind](*sizes) for kind, *sizes in list_layers(start.weights)]
+        self.model = keras.Sequential([inputs, _Floats(), *parts])
+        self.model.set_weights(start.weights)
         self.model.compile(
-            optimizer=keras.optimizers.SGD(learning_rate, momentum=MOMENTUM),
+            optimizer=keras.optimizers.SGD(start.learning_rate, momentum=MOMENTUM),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             # XLA makes TensorFlow's steps 4 times as long on a CPU
             jit_compile=backend == "jax",
@@ -51,7 +63,7 @@ class KerasNetwork(Network):
         return np.asarray(self.model.predict_on_batch(images))
 
 
-class _Floats(keras_layers.Layer):
+class _Floats(layers.Layer):
     """Casts bytes to floats in [0, 1] on the device, which gets a quarter of what floats take."""
 
     def call(self, images):
@@ -75,18 +87,3 @@ class _Feed(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         return self.batches.take(self.order[index])
-
-
-def _build(layer: Layer) -> keras.Layer:
-    """Build a Keras layer of zeros; random weights would make JAX compile a draw for each shape."""
-    if layer.kind == "pool":
-        return keras_layers.MaxPooling2D(2)
-    if layer.kind == "flatten":
-        return keras_layers.Flatten()
-    units = layer.output_shape[-1]
-    activation = "relu" if layer.relu else None
-    if layer.kind == "dense":
-        return keras_layers.Dense(units, activation, kernel_initializer="zeros")
-    return keras_layers.Conv2D(
-        units, 3, padding="same", activation=activation, kernel_initializer="zeros"
-    )

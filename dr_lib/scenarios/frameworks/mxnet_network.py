@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 import mxnet as mx
 import numpy as np
@@ -10,22 +10,24 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 from dr_lib.errors import DrError
-from dr_lib.scenarios.frameworks.architecture import Layer, to_channels_first
-from dr_lib.scenarios.frameworks.base import MOMENTUM, Network
+from dr_lib.scenarios.frameworks.architecture import list_layers, to_channels_first
+from dr_lib.scenarios.frameworks.base import MOMENTUM, Epoch, Network, Start
+
+LAYERS = {
+    "conv": lambda inputs, filters: nn.Conv2D(filters, 3, padding=1, in_channels=inputs),
+    "relu": partial(nn.Activation, "relu"),
+    "pool": partial(nn.MaxPool2D, 2),
+    "flatten": nn.Flatten,
+    "dense": lambda inputs, units: nn.Dense(units, in_units=inputs),
+}
 
 
 class MxnetNetwork(Network):
     """Gluon, compiled to a static graph, on images with their channels first."""
 
-    def __init__(
-        self,
-        layers: tuple[Layer, ...],
-        weights: list[np.ndarray],
-        learning_rate: float,
-        accelerator: str,
-    ):
+    def __init__(self, start: Start):
         """Build the network on the CPU or the first GPU."""
-        on_gpu = accelerator == "gpu"
+        on_gpu = start.accelerator == "gpu"
         if on_gpu and not mx.context.num_gpus():
             raise DrError(
                 "MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or choose "
@@ -33,19 +35,19 @@ class MxnetNetwork(Network):
             )
         self.device = mx.gpu(0) if on_gpu else mx.cpu()
         self.model = nn.HybridSequential()
-        for layer in layers:
-            self.model.add(_build(layer))
+        for kind, *sizes in list_layers(start.weights):
+            self.model.add(LAYERS[kind](*sizes))
         self.model.initialize(ctx=self.device)
         parameters = self.model.collect_params()
-        for parameter, array in zip(parameters.values(), to_channels_first(layers, weights)):
+        for parameter, array in zip(parameters.values(), to_channels_first(start.weights)):
             parameter.set_data(mx.nd.array(array))
         self.model.hybridize(static_alloc=True)
         self.loss = gluon.loss.SoftmaxCrossEntropyLoss()
         self.loss.hybridize(static_alloc=True)
-        settings = {"learning_rate": learning_rate, "momentum": MOMENTUM, "wd": 0.0}
+        settings = {"learning_rate": start.learning_rate, "momentum": MOMENTUM, "wd": 0.0}
         self.trainer = gluon.Trainer(parameters, "sgd", settings, kvstore=None)
 
-    def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
+    def _train_epoch(self, epoch: Epoch) -> float:
         losses = []
         for images, labels in epoch:
             target = mx.nd.array(labels, ctx=self.device)
@@ -66,16 +68,3 @@ class MxnetNetwork(Network):
         """Cast bytes to floats in [0, 1] on the device, which gets a quarter of what they take."""
         loaded = mx.nd.array(images.transpose(0, 3, 1, 2), ctx=self.device, dtype="uint8")
         return loaded.astype("float32") * (1 / 255)
-
-
-def _build(layer: Layer) -> nn.HybridBlock:
-    """Build the block of a layer."""
-    if layer.kind == "pool":
-        return nn.MaxPool2D(2)
-    if layer.kind == "flatten":
-        return nn.Flatten()
-    num_in, num_out = layer.kernel_shape[-2:]
-    activation = "relu" if layer.relu else None
-    if layer.kind == "conv":
-        return nn.Conv2D(num_out, 3, padding=1, activation=activation, in_channels=num_in)
-    return nn.Dense(num_out, activation=activation, in_units=num_in)

@@ -19,9 +19,7 @@ import numpy as np
 
 from dr_lib.errors import DrError
 from dr_lib.processes import end_with_parent
-from dr_lib.scenarios.frameworks.architecture import Layer, build_layers
-from dr_lib.scenarios.frameworks.base import Network
-from dr_lib.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks.base import FixedBatches, Network, Start
 from dr_lib.training.versions import read_versions
 
 # that each framework needs; the first one names the module of its network, the last computes
@@ -34,35 +32,19 @@ PACKAGES = {
 }
 
 
-def open_network(
-    framework: str,
-    layers: tuple[Layer, ...],
-    weights: list[np.ndarray],
-    *,
-    learning_rate: float = 0.01,
-    accelerator: str = "cpu",
-) -> Network:
-    """Build a network in a framework, with these weights, ready to train.
-
-    Args:
-        framework: tensorflow (Keras on it), keras_jax, keras_torch, pytorch or mxnet.
-        layers: of the network, from `build_layers`.
-        weights: that it begins with, from `draw_weights`.
-        learning_rate: of stochastic gradient descent with momentum 0.9, positive.
-        accelerator: cpu, never a GPU; or gpu, the framework's first.
+def open_network(framework: str, start: Start) -> Network:
+    """Build a network in a framework, one of PACKAGES, ready to train.
 
     Raises:
         DrError: the framework sees no GPU, or runs otherwise already.
     """
-    packages = PACKAGES[framework]
-    name = packages[0]
+    name = PACKAGES[framework][0]
     if name == "keras":
         from dr_lib.hardware.devices import import_keras  # not for MXNet's Python
 
-        import_keras(packages[-1])
+        import_keras(PACKAGES[framework][-1])
     module = importlib.import_module(f"dr_lib.scenarios.frameworks.{name}_network")
-    network = getattr(module, f"{name.title()}Network")
-    return network(layers, weights, learning_rate, accelerator)
+    return getattr(module, f"{name.title()}Network")(start)
 
 
 def work(folder: str, settings: dict[str, Any], answer: Callable[..., None]) -> None:
@@ -75,19 +57,23 @@ def work(folder: str, settings: dict[str, Any], answer: Callable[..., None]) -> 
     """
     with np.load(Path(folder, "arrays.npz")) as file:
         arrays = dict(file)
-    framework = settings["framework"]
-    network = open_network(
-        framework,
-        build_layers(settings["network"], *arrays["x_train"].shape[2:]),
+    start = Start(
         [array for name, array in arrays.items() if name.startswith("arr_")],
-        learning_rate=settings["learning_rate"],
-        accelerator=settings["accelerator"],
+        arrays["x_train"].shape[1:],
+        settings["learning_rate"],
+        settings["accelerator"],
     )
-    versions = read_versions(*PACKAGES[framework])
+    network = open_network(settings["framework"], start)
+    versions = read_versions(*PACKAGES[settings["framework"]])
     answer(**versions)
     sys.stdin.read()
     measured = train(network, arrays, settings, answer)
-    answer(**measured, device_peak_mib=measure_device_peak(versions["backend"]))
+    device_peak_mib = None
+    if versions["backend"] != "mxnet":
+        from dr_lib.hardware import devices  # not for MXNet's Python
+
+        device_peak_mib = devices.measure_device_peak(versions["backend"])
+    answer(**measured, device_peak_mib=device_peak_mib)
 
 
 def train(
@@ -121,15 +107,6 @@ def train(
         "epoch_accuracy": accuracies,
         "metric_accuracy_test": measure_accuracy(),
     }
-
-
-def measure_device_peak(backend: str) -> float | None:
-    """Measure the most memory [MiB] that what computes has given out; None in MXNet."""
-    if backend == "mxnet":
-        return None
-    from dr_lib.hardware import devices  # not for MXNet's Python
-
-    return devices.measure_device_peak(backend)
 
 
 def main(folder: str, settings: str) -> None:

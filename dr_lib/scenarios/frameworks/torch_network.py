@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import torch
 from torch import nn
 
 from dr_lib.errors import DrError
-from dr_lib.scenarios.frameworks.architecture import Layer, to_channels_first
-from dr_lib.scenarios.frameworks.base import MOMENTUM, Network
+from dr_lib.scenarios.frameworks.architecture import list_layers, to_channels_first
+from dr_lib.scenarios.frameworks.base import MOMENTUM, Epoch, Network, Start
+
+LAYERS = {
+    "conv": partial(nn.Conv2d, kernel_size=3, padding=1),
+    "relu": nn.ReLU,
+    "pool": partial(nn.MaxPool2d, 2),
+    "flatten": nn.Flatten,
+    "dense": nn.Linear,
+}
 
 
 class TorchNetwork(Network):
     """Eager PyTorch on images with their channels first."""
 
-    def __init__(
-        self,
-        layers: tuple[Layer, ...],
-        weights: list[np.ndarray],
-        learning_rate: float,
-        accelerator: str,
-    ):
+    def __init__(self, start: Start):
         """Build the network on the CPU or the first GPU."""
-        on_gpu = accelerator == "gpu"
+        on_gpu = start.accelerator == "gpu"
         if on_gpu and not torch.cuda.is_available():
             raise DrError(
                 "PyTorch sees no GPU: install its build for CUDA, or choose accelerator cpu"
             )
         self.device = torch.device("cuda:0" if on_gpu else "cpu")
-        self.model = nn.Sequential(*(module for layer in layers for module in _build(layer)))
-        with torch.no_grad():
-            arrays = to_channels_first(layers, weights)
-            for parameter, array in zip(self.model.parameters(), arrays):
-                parameter.copy_(torch.from_numpy(array))
+        parts = [LAYERS[kind](*sizes) for kind, *sizes in list_layers(start.weights)]
+        self.model = nn.Sequential(*parts)
+        arrays = map(torch.from_numpy, to_channels_first(start.weights))
+        self.model.load_state_dict(dict(zip(self.model.state_dict(), arrays)))
         self.model.to(self.device)
         self.optimizer = torch.optim.SGD(
-            self.model.parameters(), lr=learning_rate, momentum=MOMENTUM
+            self.model.parameters(), lr=start.learning_rate, momentum=MOMENTUM
         )
 
-    def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
-        self.model.train()
+    def _train_epoch(self, epoch: Epoch) -> float:
         losses = []
         for images, labels in epoch:
             self.optimizer.zero_grad()
@@ -57,7 +57,6 @@ class TorchNetwork(Network):
         return mean
 
     def _forward(self, images: np.ndarray) -> np.ndarray:
-        self.model.eval()
         with torch.no_grad():
             return self.model(self._load(images)).cpu().numpy()
 
@@ -65,17 +64,3 @@ class TorchNetwork(Network):
         """Cast bytes to floats in [0, 1] on the device, which gets a quarter of what they take."""
         floats = torch.from_numpy(images).to(self.device).float() * (1 / 255)
         return floats.permute(0, 3, 1, 2).contiguous()
-
-
-def _build(layer: Layer) -> list[nn.Module]:
-    """Build the modules of a layer."""
-    if layer.kind == "pool":
-        return [nn.MaxPool2d(2)]
-    if layer.kind == "flatten":
-        return [nn.Flatten()]
-    num_in, num_out = layer.kernel_shape[-2:]
-    if layer.kind == "dense":
-        weighted = nn.Linear(num_in, num_out)
-    else:
-        weighted = nn.Conv2d(num_in, num_out, 3, padding=1)
-    return [weighted, nn.ReLU()] if layer.relu else [weighted]

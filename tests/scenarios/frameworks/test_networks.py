@@ -7,13 +7,11 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError
-from dr_lib.scenarios.frameworks.architecture import build_layers, draw_weights
-from dr_lib.scenarios.frameworks.base import Network
-from dr_lib.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks.architecture import draw_weights
+from dr_lib.scenarios.frameworks.base import FixedBatches, Network, Start
 from dr_lib.scenarios.frameworks.program import open_network
 
-LAYERS = build_layers(1, 8, 1)
-WEIGHTS = draw_weights(LAYERS, 3)
+START = Start(draw_weights(1, 8, 1, seed=3), (8, 8, 1))
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +21,25 @@ def batches() -> FixedBatches:
     return FixedBatches(
         rng.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8), np.arange(40) % 10, 8, seed=1
     )
+
+
+def test_an_epoch_has_full_batches_in_an_order_of_its_own():
+    """Of 23 images, 4 batches of 5, none twice; images and labels stay together. The order depends
+    on seed and epoch alone.
+    """
+    numbers = np.arange(23)
+    images = numbers.astype(np.uint8).reshape(-1, 1, 1, 1)
+    batches = FixedBatches(images, numbers % 10, 5, seed=2)
+    order = batches.draw_order(1)
+    assert order.shape == (len(batches), 5) == (4, 5)
+    assert len(set(order.ravel())) == 20 and set(order.ravel()) <= set(range(23))
+    taken, labels = batches.take(order[0])
+    assert (taken.ravel() % 10 == labels).all() and labels.dtype == np.int64
+    assert (order == batches.draw_order(1)).all() and (order != batches.draw_order(0)).any()
+    other = FixedBatches(images, numbers % 10, 5, seed=3)
+    assert (order != other.draw_order(1)).any()
+    with pytest.raises(DrError, match="choose 23 at most"):
+        FixedBatches(images, numbers, 24, seed=0)
 
 
 def convolve(image: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -48,14 +65,12 @@ def compute_logits(image: np.ndarray, weights: list[np.ndarray], num_blocks: int
 @pytest.mark.parametrize(("network", "num_channels"), [(1, 3), (2, 1)])
 def test_tensorflow_computes_what_numpy_does(network, num_channels):
     """Logits of two images, with biases that are not zero, to 1e-5 of the largest, among 300."""
-    layers = build_layers(network, 32, num_channels)
     rng = np.random.default_rng(2)
-    weights = [
-        w + rng.normal(0, 0.05, w.shape).astype(np.float32) for w in draw_weights(layers, 1)
-    ]
+    drawn = draw_weights(network, 32, num_channels, seed=1)
+    weights = [w + rng.normal(0, 0.05, w.shape).astype(np.float32) for w in drawn]
     images = rng.integers(0, 256, (2, 32, 32, num_channels), dtype=np.uint8)
     wanted = np.array([compute_logits(image, weights, network + 1) for image in images])
-    model = open_network("tensorflow", layers, weights)
+    model = open_network("tensorflow", Start(weights, images.shape[1:]))
     logits = model.forward(np.repeat(images, 150, axis=0))
     assert (logits.shape, logits.dtype) == ((300, 10), np.float32)
     largest = np.abs(wanted).max()
@@ -67,11 +82,11 @@ def test_a_step_follows_the_rule(batches):
     softmax.
     """
     two = FixedBatches(batches.images[:16], batches.labels[:16], 8, seed=1)
-    model = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e-4)
+    model = open_network("tensorflow", START._replace(learning_rate=1e-4))
     losses = []
     wanted = np.zeros(10)
     velocity = np.zeros(10)
-    for images, labels in two.epoch(0):
+    for images, labels in map(two.take, two.draw_order(0)):
         # the steps are so short that the logits hardly change between them
         odds = np.exp(model.forward(images).astype(float))
         share = odds / odds.sum(axis=1, keepdims=True)
@@ -95,9 +110,6 @@ class Loop(Network):
         time.sleep(0.05 + 0 * len(list(epoch)))
         return self.loss
 
-    def _forward(self, images):
-        raise NotImplementedError
-
 
 @pytest.mark.parametrize("loop", [None, Loop(1.0)], ids=["keras", "ours"])
 def test_an_epoch_has_the_time_of_its_steps_alone(batches, loop):
@@ -111,7 +123,7 @@ def test_an_epoch_has_the_time_of_its_steps_alone(batches, loop):
         time.sleep(0.2)
 
     start = time.perf_counter()
-    (loop or open_network("tensorflow", LAYERS, WEIGHTS)).fit(batches, 3, note)
+    (loop or open_network("tensorflow", START)).fit(batches, 3, note)
     whole_s = time.perf_counter() - start
     epochs, times = zip(*told, strict=True)
     assert epochs == (0, 1, 2)
@@ -123,7 +135,7 @@ def test_an_epoch_has_the_time_of_its_steps_alone(batches, loop):
 def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
     """The message names the epoch; the function is not called for it."""
     told = []
-    model = loop or open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e20)
+    model = loop or open_network("tensorflow", START._replace(learning_rate=1e20))
     with pytest.raises(DrError, match="the loss is .* in epoch 1: lower"):
         model.fit(batches, 3, lambda *epoch: told.append(epoch))
     assert told == []
@@ -132,11 +144,11 @@ def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
 def test_keras_runs_on_one_backend():
     """Keras keeps the backend that it was imported with."""
     with pytest.raises(HardwareError, match="Keras already runs on tensorflow: restart"):
-        open_network("keras_torch", LAYERS, WEIGHTS)
+        open_network("keras_torch", START)
 
 
 def test_there_is_no_gpu(monkeypatch):
     """Asked for a GPU, a framework that sees none never trains on the CPU instead."""
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [])
     with pytest.raises(HardwareError, match="computes on the cpu, not on the gpu: install"):
-        open_network("tensorflow", LAYERS, WEIGHTS, accelerator="gpu")
+        open_network("tensorflow", START._replace(accelerator="gpu"))
