@@ -37,8 +37,6 @@ class Client:
     """A program such as kaggle. The class of each service says how it is called:
 
     platform        the program's name
-    version         what prints its version
-    oldest          version that is needed, as in pyproject.toml
     login           what logs in
     no_credentials  what it prints when nobody is logged in
     """
@@ -55,13 +53,6 @@ class Client:
             return path
         fault = f"{name} is not installed{self.needs}"
         raise DrError(f"{fault}: {write_install('-e', '.[remote]')}")
-
-    def check(self) -> None:
-        """Refuse a client that is missing, does not start, or is too old."""
-        version = re.findall(r"\d+", self.call(self.version))[:3]
-        if tuple(map(int, version)) < self.oldest:
-            fault = f"{shorten_program(self.find())} is {'.'.join(version)}, which is too old"
-            raise DrError(f"{fault}: {write_install('-e', '.[remote]')}")
 
     def call(self, *words: str, text: str = "", limit_s: float = 0) -> str:
         """Call the client and return its output; it ends with this process.

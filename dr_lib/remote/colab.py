@@ -27,8 +27,6 @@ class Colab(Session):
 
     platform = "colab"
     name = "Colab"
-    version = "version"
-    oldest = (0, 7, 5)
     login = "usage"
     no_credentials = "authorize colab-cli"
     needs = " (it needs Python 3.12 or newer)"

@@ -76,7 +76,6 @@ def run_on_service(
         if not session.runs:
             return []
 
-        session.check()
         notice = session.prepare()
         upload = Path(scratch)
         contents = pack_up(path, study, root, upload)

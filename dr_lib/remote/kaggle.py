@@ -34,8 +34,6 @@ class Kaggle(Session):
 
     platform = "kaggle"
     name = "Kaggle"
-    version = "--version"
-    oldest = (2, 2, 1)
     login = "auth login"
     no_credentials = "Authentication required"
     noise = r"(?m)^Warning: .*\n"  # of its version, or of a key that others can read

@@ -71,7 +71,8 @@ def execute_notebook(
         options: further ones of papermill.
 
     Raises:
-        DrError: the kernel died or did not start in time.
+        DrError: the kernel died.
+        RuntimeError: it did not start in time.
         PapermillExecutionError: a cell stopped.
     """
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what it would say is raised
@@ -94,10 +95,6 @@ def execute_notebook(
             )
         except DeadKernelError as error:
             raise DrError(str(error)) from error
-        except RuntimeError as error:
-            if "respond" not in str(error):
-                raise
-            raise DrError(f"the kernel did not start within {START_S} s") from error
 
 
 def main(notebook: str, output: str, log: str, parameters: str) -> None:

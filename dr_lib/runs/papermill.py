@@ -1,21 +1,20 @@
-"""Start, watch and end one papermill process with its children, and read its error."""
+"""Run one papermill process with its children, and read its error."""
 
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import nbformat
 import psutil
 
 from dr_lib.processes import bind_to_parent, read_last_words
 from dr_lib.runs.run import RunIdentity
-from dr_lib.runs.study import PlannedRun
 
 OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
 PATH = re.compile(  # the folders of an absolute path, or a whole URL
@@ -24,39 +23,29 @@ PATH = re.compile(  # the folders of an absolute path, or a whole URL
 )
 
 
-class Execution(NamedTuple):
-    """An execution of a notebook under papermill."""
-
-    process: subprocess.Popen
-    output: Path  # the executed notebook
-    log: Path  # what papermill prints
-
-
-@contextmanager
-def start_papermill(
-    run: PlannedRun,
+def run_papermill(
+    command: list[str],
     root: Path,
-    notebook: str,
-    folder: Path,
+    log: Path,
     identity: RunIdentity,
-) -> Iterator[Execution]:
-    """Start a notebook in the repository's root; on exit, end everything that still runs.
+    *,
+    limit_s: float,
+    on_wait: Callable[[], None],
+) -> int | None:
+    """Run a papermill process in the repository's root; at the end nothing of it runs any more.
 
     Args:
-        run: names the files in the study's folder, in place of those of an earlier try.
+        command: of the process.
         root: the repository.
-        notebook: its name without suffix.
-        folder: of the study.
+        log: gets what it prints.
         identity: of the run.
+        limit_s: seconds until it is ended.
+        on_wait: called twice a second.
+
+    Returns:
+        Its exit status; None if it was ended.
     """
-    output = folder / "notebooks" / f"{run.run_id}.ipynb"
-    log = folder / "logs" / f"{run.run_id}.log"
-    for path in (output, log):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-    source = root / "notebooks" / f"{notebook}.ipynb"
-    command = [sys.executable, "-m", "dr_lib.runs.jupyter", *map(str, (source, output, log))]
-    command.append(json.dumps(run.parameters, default=str))
+    end = time.monotonic() + limit_s
     with log.open("ab") as file:
         process = subprocess.Popen(
             bind_to_parent(command),
@@ -66,7 +55,11 @@ def start_papermill(
             stderr=subprocess.STDOUT,
         )
     try:
-        yield Execution(process, output, log)
+        while process.poll() is None and time.monotonic() < end:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            on_wait()
+        return process.poll()
     finally:
         if process.poll() is None:
             tree = psutil.Process(process.pid)

@@ -129,9 +129,6 @@ def read_runs(*folders: Path) -> pd.DataFrame:
     import pandas as pd
 
     for folder in map(Path, folders):
-        if folder.is_file():
-            results = folder.with_suffix("")
-            raise RowError(f"{folder} is a file: give the folder of its results, {results}")
         if not folder.is_dir():
             raise RowError(f"{folder}: no such folder")
     rows = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import time
 import uuid
 from contextlib import AbstractContextManager, suppress
@@ -27,7 +26,6 @@ from dr_lib.code import (
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
-from dr_lib.hardware.cgroups import read_text
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.settings import describe_settings
@@ -268,7 +266,6 @@ class Run:
             "wall_s": wall_s,
             "others_cpu_share": round(others_cpu_share, 3),
             "disturbed": max(others_cpu_share, others_gpu_share) > DISTURBED,
-            "peak_memory_mib": _measure_peak_mib(),
             **self._price_training(measured),
             **measured,
         }
@@ -303,12 +300,6 @@ class Run:
             "formula_usd": price_seconds(usd_per_hour, train_s),
             "cost_usd": price_seconds(usd_per_hour, train_s, measured.get("setup_s") or 0.0),
         }
-
-
-def _measure_peak_mib() -> int | None:
-    """Measure the peak memory of this process so far, without its children; None but on Linux."""
-    peak = re.search(r"VmHWM:\s*(\d+)", read_text(Path("/proc/self/status")))
-    return int(peak[1]) // 2**10 if peak else None
 
 
 def _find_kind(row: Row) -> tuple | None:

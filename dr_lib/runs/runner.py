@@ -4,13 +4,13 @@ import json
 import math
 import os
 import shutil
-import subprocess
+import sys
 import time
 import uuid
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -26,7 +26,7 @@ from dr_lib.runs.papermill import (
     OUT_OF_TIME,
     find_error,
     redact_paths,
-    start_papermill,
+    run_papermill,
 )
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import Row, progress_path, read_left, write_row
@@ -228,23 +228,29 @@ def _execute(session: Session, run: PlannedRun, identity: RunIdentity) -> str:
     """Execute a notebook, end it at its time limit, and return its error."""
     backlog = session.backlog
     study = backlog.study
-    start = time.monotonic()
-    limit_s = min(3600 * (study.timeout_hours or math.inf), backlog.stop_at - start)
-    with start_papermill(
-        run, session.root, study.notebook, backlog.folder, identity
-    ) as execution:
-        process = execution.process
-        while process.poll() is None and time.monotonic() - start < limit_s:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(0.5)
-            _show_epoch(session, run)
-        if process.poll() is None:
-            if time.monotonic() >= backlog.stop_at:
-                return f"{OUT_OF_TIME}: ended by max_hours, incomplete"
-            return f"ended after {limit_s:.0f} s: timeout_hours"
-        if process.returncode == 0:
-            return "the notebook ended without a row"  # or the row is there
-    return find_error(execution.output, execution.log, process.returncode)
+    source = session.root / "notebooks" / f"{study.notebook}.ipynb"
+    output = backlog.folder / "notebooks" / f"{run.run_id}.ipynb"
+    log = backlog.folder / "logs" / f"{run.run_id}.log"
+    for path in (output, log):  # of an earlier try
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+    parameters = json.dumps(run.parameters, default=str)
+    command = [sys.executable, "-m", "dr_lib.runs.jupyter", source, output, log, parameters]
+    left_s = backlog.stop_at - time.monotonic()
+    limit_s = min(3600 * (study.timeout_hours or math.inf), left_s)
+    code = run_papermill(
+        list(map(str, command)),
+        session.root,
+        log,
+        identity,
+        limit_s=limit_s,
+        on_wait=partial(_show_epoch, session, run),
+    )
+    if code is None:
+        if limit_s == left_s:
+            return f"{OUT_OF_TIME}: ended by max_hours, incomplete"
+        return f"ended after {limit_s:.0f} s: timeout_hours"
+    return find_error(output, log, code) if code else "the notebook ended without a row"
 
 
 def _show_epoch(session: Session, run: PlannedRun) -> None:

@@ -279,8 +279,6 @@ class Details(TypedDict):
     """price of that label [USD/h]"""
     price_as_of: str
     """date of the price"""
-    peak_memory_mib: int
-    """peak of the run's process, without its children"""
     device_peak_mib: float
     """largest that the framework's allocator gave out on a device"""
     others_cpu_share: float

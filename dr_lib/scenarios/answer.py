@@ -41,11 +41,4 @@ def answer_shares(variation: pd.DataFrame, say: Callable[[str], str], lang: str)
     names = [name_term(term, say) for term in told["term"]]
     sentence = say("What changes the time of an epoch: {}, the strongest first.")
     sentence = sentence.format(", ".join(names))
-    more = []
-    involved = {factor for term in told["term"] for factor in term.split(" x ")}
-    factors = terms.loc[terms["num_factors"] == 1, "term"]
-    others = factors[~factors.isin(involved)]
-    if len(others):
-        words = say("Not shown to change it: {}.")
-        more.append(words.format(", ".join(name_term(term, say) for term in others)))
-    return Answer(sentence, numbers, more)
+    return Answer(sentence, numbers)

@@ -72,7 +72,6 @@ DOWN = RemoteError("503 Server Error")
     ("looks", "is_unattended", "is_known", "state", "rows"),
     [
         ([DONE], False, True, "closed", 1),
-        ([("running", ["C1-r00 ended with 0"]), ("complete", [])], False, True, "closed", 1),
         ([DOWN, DOWN, DONE], True, True, "closed", 1),
         ([("complete", [])], True, True, "closed", 1),  # its log could not be read
         ([DOWN] * 99, True, True, "running", 0),  # it may still deliver rows
@@ -148,21 +147,3 @@ def test_only_rows_of_the_study_are_copied(shelf, tmp_path):
     (kept,) = shelf.folder.glob("rows/*")
     assert json.loads(kept.read_bytes())["status"] == "ok"
     assert not list(tmp_path.rglob("*out.json"))
-
-
-def test_a_session_of_an_older_version_is_resumed(shelf):
-    """By the fields of its record that are still in use."""
-    old = {"session": "dr-y", "on": "colab:cpu", "host": "here", "started": "2026-11-01"}
-    old |= {
-        "hours": 1.0,
-        "runs": ["C1-r00"],
-        "made": ["C1-r00"],
-        "state": "fetched",
-        "ended": "",
-    }
-    (shelf.folder / "sessions.json").write_text(json.dumps([old | {"units_before": 29.5}]))
-    (record,) = read_records(shelf.folder)
-    session = Shelf(shelf.folder, **record)
-    assert session.make() == []
-    assert session.deleted
-    assert read_records(shelf.folder)[0]["state"] == "closed"

@@ -86,7 +86,7 @@ def test_folders_are_of_the_analysis_that_their_study_names(tmp_path):
     for folders, message in {
         (mine,): "99_mine is not a notebook",
         (mine, other): "are of 11_gpu_vs_tpu and 99_mine: report each",
-        (mine, study): f"is a file: give the folder of its results, {mine}",
+        (mine, study): "no such folder",
         (mine, tmp_path / "mnie"): "mnie: no such folder",
     }.items():
         with pytest.raises(DrError, match=message):

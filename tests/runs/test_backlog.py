@@ -57,15 +57,6 @@ def test_a_scenario_that_has_not_run_takes_the_median_of_all():
     assert "about 100 min for the rest" in describe(rows, free)
 
 
-def test_what_the_machine_cannot_make_takes_no_time():
-    """A skipped scenario is counted as such, both its repetitions, and not estimated: 10 + 2 x
-    10 min are left.
-    """
-    rows = make_rows(x1=[600.0] * 2, y1=[600.0])
-    words = describe(rows | make_rows("skipped", y2=[0.0]))
-    assert "2 not possible on this machine" in words and "about 30 min" in words
-
-
 def test_nothing_is_promised_before_anything_has_run():
     """Without rows there is no time and no money; the command makes a row that tells."""
     words = describe({}, STUDY.model_copy(update={"max_hours": 1.5}))

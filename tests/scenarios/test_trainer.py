@@ -116,7 +116,7 @@ def test_a_process_that_dies_says_why(tmp_path):
     with pytest.raises(DrError, match=r"process died \(SIGKILL\): it was killed or out of"):
         for _ in trainer.train():
             os.kill(trainer.pid, signal.SIGKILL)
-    words = r"process died \(exit status 1\): TypeError: "
+    words = r"process died \(exit status 1\): ValueError: "
     with pytest.raises(DrError, match=words):
         start(tmp_path, learning_rate="x")
     assert "Traceback" in (tmp_path / "log").read_text()

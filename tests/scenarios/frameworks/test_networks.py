@@ -141,12 +141,6 @@ def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
     assert told == []
 
 
-def test_keras_runs_on_one_backend():
-    """Keras keeps the backend that it was imported with."""
-    with pytest.raises(HardwareError, match="Keras already runs on tensorflow: restart"):
-        open_network("keras_torch", START)
-
-
 def test_there_is_no_gpu(monkeypatch):
     """Asked for a GPU, a framework that sees none never trains on the CPU instead."""
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [])
