@@ -1,8 +1,5 @@
 """The command line, python -m dr_lib COMMAND; --help lists the commands."""
 
-import errno
-import os
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -43,14 +40,6 @@ TARGETS = {  # of --on, before the colon: by command, the function that works th
     },
     "prepare": {"dask": "dr_lib.cluster.dask_crops:map_on_cluster"},
 }
-ADVICE = {  # on what a disk refuses
-    "EDQUOT": "your quota is used up: free some space",
-    "EIO": "the disk or its connection failed: mount it again",
-    "ENOSPC": "free some space",
-    "ENOTCONN": "mount the disk again",
-    "EROFS": "choose a folder that is not read-only",
-    "ESTALE": "mount the disk again",
-}
 
 
 class Commands(click.Group):
@@ -83,26 +72,17 @@ class Commands(click.Group):
         """Run the command named on the command line."""
         try:
             return super().invoke(context)
-        except (click.Abort, click.exceptions.Exit):  # RuntimeErrors too
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except KeyboardInterrupt:
-            resumes = context.invoked_subcommand in ("run", "prepare")
-            click.echo(
-                f"stopped{'; repeat the command to resume' if resumes else ''}", err=True
-            )
+            click.echo("stopped; repeat run or prepare to resume it", err=True)
             context.exit(130)
-        except click.UsageError as error:
-            if "unexpected extra argument" in error.message:
-                error.message += ": put a path with spaces in quotes"
-            raise
         except Exception as error:
-            if context.params["debug"] or isinstance(error, click.ClickException):
+            if context.params["debug"]:
                 raise
             reason = str(error)
             if isinstance(error, OSError) and error.strerror:
                 reason = ": ".join(filter(None, [error.filename, error.strerror]))
-                if advice := ADVICE.get(errno.errorcode.get(error.errno)):
-                    reason += f": {advice}, and repeat the command"
             elif not isinstance(error, (DrError, ValueError, RuntimeError, OSError)):
                 again = write_command("--debug", context.invoked_subcommand, "...")
                 reason = f"{type(error).__name__}: {error}; {again} shows the traceback"
@@ -114,9 +94,6 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context, debug: bool) -> None:
     """Train, time, price and serve a fundus model."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the shell: >&-
-            setattr(sys, name, open(os.devnull, "w"))
     context.obj = Suite(ROOT, TARGETS)
 
 

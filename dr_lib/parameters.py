@@ -34,22 +34,6 @@ NOTEBOOKS = {  # the model of its parameters, as module:class
     "40_mnist_cuda": "dr_lib.mnist.parameters:TrainMnist",
     "41_cuda_vs_keras": "dr_lib.report.parameters:Analysis",
 }
-ADVICE = {  # by the kind of a fault, as pydantic names it
-    "int_type": "give a whole number, such as 20",
-    "int_from_float": "give a whole number, such as 20",
-    "float_type": "give a number, such as 0.001",
-    "finite_number": "give a number, such as 0.001",
-    "bool_type": "give True or False",
-    "string_type": "give a text, in quotes or with papermill's -r",
-    "literal_error": "choose {expected}",
-    "list_type": "give a list, such as [a, b]",
-    "dict_type": "give lines such as name: value",
-    "too_short": "give {min_length} or more",
-    "greater_than": "give more than {gt:.12g}",
-    "greater_than_equal": "give {ge:.12g} or more",
-    "less_than": "give less than {lt:.12g}",
-    "less_than_equal": "give {le:.12g} or less",
-}
 
 
 class ParameterError(DrError):
@@ -91,9 +75,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> ParameterError:
         words = f"{name}: missing"
     else:
         given = "empty" if fault["input"] is None else repr(fault["input"])
-        advice = ADVICE.get(fault["type"], "{msg}")
-        words = advice.format(msg=fault["msg"], **fault.get("ctx", {}))
-        words = f"{name} is {given}: {words}"
+        words = f"{name} is {given}: {fault['msg'].replace('Input', 'it', 1)}"
     return ParameterError(words, *place)
 
 

@@ -46,30 +46,15 @@ def test_a_command_that_is_kept_names_no_folder_of_this_machine(tmp_path, monkey
     assert write_lasting_command("plan") == "python -m dr_lib plan"
 
 
-def test_a_path_with_spaces_is_to_be_quoted():
-    """Which a shell has cut into several arguments."""
-    said = CliRunner().invoke(
-        main, ["prepare", "--out", "x", "--images", "Área", "de", "Trabalho"]
-    )
-    assert said.exit_code == 2 and "put a path with spaces in quotes" in said.output
-
-
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            OSError(errno.ENOSPC, "No space left on device"),
-            "device: free some space, and repeat",
-        ),
-        (
-            OSError(errno.EDQUOT, "Disk quota exceeded", "/a/b"),
-            "/a/b: .*: your quota is used up",
-        ),
+        (OSError(errno.ENOSPC, "No space left on device"), "Error: No space left on device$"),
         (OSError(errno.EACCES, "Permission denied", "/a/b"), "Error: /a/b: Permission denied$"),
     ],
 )
-def test_what_a_disk_refuses_is_said_with_what_helps(error, message):
-    """The system's own words, the file if it names one, and what to do where that is known."""
+def test_what_a_disk_refuses_is_said(error, message):
+    """The system's own words, and the file if it names one."""
 
     @click.group(cls=Commands)
     @click.option("--debug", is_flag=True)

@@ -32,7 +32,7 @@ def test_30_refuses_what_this_machine_lacks(clone, kernel):
             {"framework": "mxnet"},
             "UnavailableError: no environment for mxnet: .* environments mxnet",
         ),
-        ({"batch_size": -1}, "batch_size is -1: give 1 or more"),
+        ({"batch_size": -1}, "batch_size is -1: it should be greater than or equal to 1"),
     ):
         if "accelerator" not in parameters or not os.path.exists("/dev/nvidia0"):
             with pytest.raises(papermill.PapermillExecutionError, match=message):

@@ -65,10 +65,10 @@ def test_a_recipe_stands_in_the_row_by_its_parts(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"task": "referral"}, "task is 'referral': choose 'referable' or 'grades'"),
+        ({"task": "referral"}, "task is 'referral': it should be 'referable' or 'grades'"),
         ({"model": "no_such:vit"}, "model 'no_such:vit': there is no module no_such"),
         ({"recipe": "few", "augmentation": "none"}, "its mirror image, .* none: leave it out"),
-        ({"recipe": "upper"}, "recipe is 'upper': choose 'full' or 'few'"),
+        ({"recipe": "upper"}, "recipe is 'upper': it should be 'full' or 'few'"),
         (
             {"recipe": "few", "model": "mobilenet", "weights": "none"},
             "weights none are random: give imagenet or the path of a weights file",
@@ -77,12 +77,12 @@ def test_a_recipe_stands_in_the_row_by_its_parts(tmp_path):
             {"mode": "plain", "model": "mobilenet", "recipe": "few"},
             "use recipe full, or",
         ),
-        ({"epochs": 0}, "^epochs is 0: give 1 or more"),
-        ({"seed": -1}, "^seed is -1: give "),
-        ({"num_devices": -1}, "^num_devices is -1: give "),
-        ({"batch_size": 0}, "^batch_size is 0: give "),
-        ({"learning_rate": 0.0}, "^learning_rate is 0.0: give more than 0"),
-        ({"patience": 0.5}, "^patience is 0.5: give "),
+        ({"epochs": 0}, "^epochs is 0: it should be greater than or equal to 1"),
+        ({"seed": -1}, "^seed is -1: it should be "),
+        ({"num_devices": -1}, "^num_devices is -1: it should be "),
+        ({"batch_size": 0}, "^batch_size is 0: it should be "),
+        ({"learning_rate": 0.0}, "^learning_rate is 0.0: it should be greater than 0"),
+        ({"patience": 0.5}, "^patience is 0.5: it should be "),
     ],
 )
 def test_what_cannot_be_or_would_be_ignored_is_refused(asked, message):
