@@ -1,13 +1,16 @@
 """First contact with a machine: its plan, and what a step of training takes there in each mode.
 
-Each mode is measured in a process of its own: `python -m dr_lib.training.contact FOLDER JSON`.
+Each mode is measured in a process of its own: `python -m dr_lib.training.contact FOLDER JSON
+[PROFILE]`.
 """
 
 import json
+import math
 import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +22,19 @@ from dr_lib.training.config import TrainingConfig
 
 MODES = ("plain", "paper", "fast")
 EPOCHS = 6  # of a few steps each; the first one compiles
+TRACED = 20  # steps of a profile
 
 
-def meet(data_dir: Path, folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+def meet(
+    data_dir: Path, folder: Path, asked: Mapping[str, Any], profile: Path | None = None
+) -> dict[str, Any]:
     """Measure a few epochs of each mode on this machine.
 
     Args:
         data_dir: a prepared folder.
         folder: empty, for the trainings.
         asked: fields of `TrainingConfig`, such as model, image_size and batch_size.
+        profile: folder for a trace of each mode, behind what is timed.
 
     Returns:
         machine (the facts), modes (of each: its plan, collectives of a step, seconds of a step,
@@ -37,6 +44,7 @@ def meet(data_dir: Path, folder: Path, asked: Mapping[str, Any]) -> dict[str, An
     for mode in MODES:
         config = {**asked, "data_dir": str(data_dir), "mode": mode, "epochs": EPOCHS}
         command = [sys.executable, "-m", __name__, str(folder / mode), json.dumps(config)]
+        command += [str(profile / mode)] if profile else []
         done = subprocess.run(
             bind_to_parent(command), capture_output=True, text=True, stdin=subprocess.DEVNULL
         )
@@ -63,8 +71,10 @@ def find_shortfalls(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return faults
 
 
-def measure(folder: Path, config: TrainingConfig) -> dict[str, Any]:
-    """Train in this process and return the plan and what was measured."""
+def measure(folder: Path, config: TrainingConfig, profile: str = "") -> dict[str, Any]:
+    """Train in this process and return the plan and what was measured; then trace the steps that
+    follow, if there is a folder for a profile.
+    """
     prepared = Prepared(config.data_dir, config.split)
     plan = config.plan(probe(), len(prepared.photographs))
     device = distribute(activate(plan))
@@ -82,6 +92,10 @@ def measure(folder: Path, config: TrainingConfig) -> dict[str, Any]:
         collectives = []
         if plan.num_replicas > 1:
             collectives = list_collectives(setup.fed.model, batches[0])
+        if profile:
+            with trace(plan.backend, profile):
+                epochs = math.ceil(TRACED / len(batches))
+                setup.fed.model.fit(batches.feed(), epochs=epochs, shuffle=False, verbose=0)
     return {
         "device": device.name,
         "plan": plan.describe(),
@@ -91,6 +105,17 @@ def measure(folder: Path, config: TrainingConfig) -> dict[str, Any]:
         "images_per_s": times["images_per_s"],
         "compile_s": times["compile_s"],
     }
+
+
+def trace(backend: str, folder: str) -> AbstractContextManager:
+    """Trace what runs in the context into a folder, by the profiler of the backend."""
+    if backend == "jax":
+        import jax
+
+        return jax.profiler.trace(folder)
+    import tensorflow as tf
+
+    return tf.profiler.experimental.Profile(folder)
 
 
 def list_collectives(model: Any, batch: Any) -> list[str]:
@@ -121,4 +146,5 @@ def list_collectives(model: Any, batch: Any) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(Path(sys.argv[1]), TrainingConfig(**json.loads(sys.argv[2])))))
+    _, folder, asked, *profile = sys.argv
+    print(json.dumps(measure(Path(folder), TrainingConfig(**json.loads(asked)), *profile)))

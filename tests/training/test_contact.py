@@ -36,14 +36,16 @@ def test_what_falls_short_is_said():
 
 @pytest.mark.slow
 def test_each_mode_is_measured_on_several_devices(small_sample, tmp_path):
-    """In a process of its own: seconds of a step, and the collective operations in which two
-    replicas share their gradients; a mode that cannot be had says why.
+    """In a process of its own: seconds of a step, the collective operations in which two replicas
+    share their gradients, and a trace for TensorBoard; a mode that cannot be had says why.
     """
     asked = {"model": "small_cnn", "image_size": 32, "batch_size": 8, "accelerator": "cpu"}
-    found = meet(small_sample, tmp_path, asked | {"num_devices": 2, "backend": "tensorflow"})
+    several = asked | {"num_devices": 2, "backend": "tensorflow"}
+    found = meet(small_sample, tmp_path, several, tmp_path / "traces")
     for mode, measured in found["modes"].items():
         assert measured["plan"]["num_replicas"] == 2, mode
         assert measured["collectives"] > 0 and measured["step_s"] > 0
+        assert list(tmp_path.glob(f"traces/{mode}/plugins/profile/*/*.xplane.pb"))
     assert not [fault for fault in found["falls_short"] if "trains" not in fault]
     refused = meet(small_sample, tmp_path / "again", asked | {"recipe": "few"})
     assert len(refused["falls_short"]) == 3 and "few" in refused["falls_short"][1]

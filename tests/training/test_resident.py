@@ -14,7 +14,7 @@ from dr_lib.training.checkpoint import read_variables
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
 from dr_lib.training.resident import Epoch, keep_on_device
-from tests.training.simulation import DROPPING, draw, read_arrays, run
+from tests.training.simulation import DROPPING, draw, read_arrays, run, run_code
 
 
 @pytest.mark.slow
@@ -87,3 +87,54 @@ def test_trains_what_the_host_would(tmp_path, jit):
         histories.append([list(epoch.values()) for epoch in checkpoint.history])
     assert max(np.abs(a - b).max() for a, b in zip(*ends, strict=True)) < 1e-5
     np.testing.assert_allclose(*histories, rtol=1e-4)
+
+
+AHEAD = """
+from pathlib import Path
+import sys
+from dr_lib import hardware
+from dr_lib.training.config import TrainingConfig
+from dr_lib.training.train_once import load_sides, set_up
+from tests.training import simulation
+
+config = TrainingConfig(data_dir="", **simulation.HERE | {
+    "backend": "jax", "model": simulation.NORMALISED, "num_devices": 2, "image_size": 299})
+plan = config.plan(hardware.probe(), 57)
+device = hardware.distribute(hardware.activate(plan))
+setup = set_up(config, device, load_sides(config, plan, simulation.draw_splits(57, 299)))
+from dr_lib.training.callbacks import Checkpoint
+from dr_lib.training.fit import train
+
+model = setup.fed.model
+make = model.make_train_function
+take = type(setup.train_batches).__getitem__
+states = []
+
+def keep_states():
+    make()
+    step = model.train_function
+
+    def keep(state, data):
+        logs, state = step(state, data)
+        states[:] = [state[0][0]]
+        return logs, state
+
+    model.train_function = keep
+
+def look(batches, index):
+    if states:
+        print(plan.strategy, states[0].is_ready())
+    return take(batches, index)
+
+model.make_train_function = keep_states
+type(setup.train_batches).__getitem__ = look
+train(model, setup.train_batches, None, Checkpoint(Path(sys.argv[1]), monitor="auc"), epochs=1)
+"""
+
+
+@pytest.mark.slow
+def test_the_next_batch_is_taken_while_several_devices_compute(tmp_path):
+    """On JAX no step is waited for: its weights are not there yet when the next batch is put."""
+    pytest.importorskip("jax")
+    seen = run_code(AHEAD, "jax", str(tmp_path)).splitlines()
+    assert seen.count("DataParallel False") >= 4, seen
