@@ -77,7 +77,7 @@ def test_a_value_means_the_same_in_a_notebook_and_a_study(tmp_path, name, writte
         ("epochs", "0", "is 0: it should be greater than or equal to 1"),
         ("epochs", "100001", "is 100001: it should be less than or equal to 100000"),
         ("learning_rate", "0,001", "is '0,001': it should be a valid number"),
-        ("learning_rate", "1e999", "is inf: it should be a valid number"),
+        ("learning_rate", "1e999", "is inf: it should be a finite number"),
         ("learning_rate", "0", "is 0: it should be greater than 0"),
         ("label", "2026", "is 2026: it should be a valid string"),
         ("optimizer", "adma", "is 'adma': it should be 'rmsprop', 'rmsprop_voets' or 'adam'"),
