@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -168,39 +167,6 @@ def test_tensorflow_that_has_computed_cannot_be_divided():
     tensorflow.constant(1)
     with pytest.raises(HardwareError, match="restart the kernel"):
         activate(choose(LAPTOP, Request(backend="tensorflow", num_devices=2)))
-
-
-def stand_in(framework: str, peaks: list) -> SimpleNamespace:
-    """The counters of a framework's allocators, as its documentation has them; no GPU is needed."""
-    if framework == "jax":
-        devices = [SimpleNamespace(memory_stats=lambda peak=peak: peak) for peak in peaks]
-        return SimpleNamespace(local_devices=lambda: devices)
-    if framework == "torch":
-        cuda = SimpleNamespace(
-            device_count=lambda: len(peaks), max_memory_allocated=peaks.__getitem__
-        )
-        return SimpleNamespace(cuda=cuda)
-    info = {f"GPU:{number}": {"current": 1, "peak": peak} for number, peak in enumerate(peaks)}
-    experimental = SimpleNamespace(get_memory_info=info.__getitem__)
-    config = SimpleNamespace(list_logical_devices=lambda kind: peaks, experimental=experimental)
-    return SimpleNamespace(config=config)
-
-
-@pytest.mark.parametrize("framework", ["tensorflow", "jax", "torch"])
-def test_the_memory_of_a_device_is_the_largest_that_an_allocator_gave_out(
-    framework, monkeypatch
-):
-    """3 and 5 MiB on two devices are 5; none without a counter or a device, whatever fails."""
-    peaks = [3 * 2**20, 5 * 2**20]
-    without = [stand_in(framework, []), None]  # no device, not installed
-    if framework == "jax":  # a CPU, and an allocator that does not count
-        without += [stand_in(framework, [None]), stand_in(framework, [{}])]
-        peaks = [{"peak_bytes_in_use": peak, "bytes_in_use": 2**30} for peak in peaks]
-    monkeypatch.setitem(sys.modules, framework, stand_in(framework, peaks))
-    assert measure_device_peak(framework) == 5.0
-    for module in without:
-        monkeypatch.setitem(sys.modules, framework, module)
-        assert measure_device_peak(framework) is None
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "jax", "mxnet"])

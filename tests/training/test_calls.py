@@ -1,6 +1,5 @@
 """Where the seconds of a training go."""
 
-import numpy as np
 import pytest
 
 from dr_lib.training.calls import Calls
@@ -17,17 +16,6 @@ def test_the_first_call_compiles_and_later_ones_wait():
     assert calls.compile_s == pytest.approx(10 - 0.95)
 
 
-@pytest.mark.parametrize(("ready", "waited"), [(10.0, 0.0), (12.0, 0.0), (12.8, 3.2)])
-def test_a_call_of_four_steps_waits_for_its_last_batch(ready, waited):
-    """It ends at 13 s: where the last step took 1 s, so did the three before, since 9 s; where it
-    took 0.2 s, 3.2 s were waited for.
-    """
-    calls = Calls()
-    calls.ends.update({3: 9.0, 7: 13.0})
-    calls.finish(0.0, 13.0, [1.0] * 7 + [ready])
-    assert calls.input_s == pytest.approx(waited)
-
-
 def test_a_shorter_last_call_is_of_fewer_steps():
     """Two epochs of nine steps of 3 s in calls of eight and one, which Keras names by 15: the first
     call compiled for 5 s and took its steps 24 s, not as long as a call on average.
@@ -38,14 +26,3 @@ def test_a_shorter_last_call_is_of_fewer_steps():
         calls.finish(0.0, compile_s + 27, [0.0] * 9)
     assert calls.compile_s == pytest.approx(5)
     assert calls.input_s == 0
-
-
-def test_without_a_second_call_it_is_not_known_what_compiled():
-    """Else no second were left for its steps;
-    where no call was made there is nothing to divide.
-    """
-    calls = Calls()
-    assert (calls.compile_s, calls.input_s) == (0.0, 0.0) and np.isnan(calls.first_s)
-    calls.ends[0] = 4.0
-    calls.finish(1.0, 4.0)
-    assert np.isnan(calls.compile_s)

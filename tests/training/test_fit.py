@@ -13,7 +13,7 @@ from dr_lib.errors import DrError
 from dr_lib.training.callbacks import Checkpoint, OutOfTimeError, Scores
 from dr_lib.training.checkpoint import read_checkpoint, read_weights
 from dr_lib.training.fit import compile_model, make_schedule, predict, train
-from dr_lib.training.models import Ranks, build_model, save_model
+from dr_lib.training.models import build_model, save_model
 from tests.training.simulation import assert_same, draw, run_code
 
 
@@ -68,57 +68,6 @@ def test_without_validation_the_best_epoch_in_training_is_kept(photographs, tmp_
     )
     assert is_last == (progress["best_epoch"] == 3)
     assert_same(arrays["best"], read_weights(model))
-
-
-class Diverging(Batches):
-    """Batches whose targets are not finite from an epoch on."""
-
-    def __init__(self, *data, target: float, since: int = 3):
-        """Take the target, and the first epoch that has it, from 0."""
-        self.target = target
-        self.since = since
-        super().__init__(*data, 8, shuffle_seed=1)
-
-    def start_epoch(self, epoch):  # noqa: D102
-        super().start_epoch(epoch)
-        if epoch >= self.since:
-            self.targets = np.full_like(self.targets, self.target)
-
-
-@pytest.mark.parametrize(
-    ("target", "since", "reason", "num_epochs", "with_validation"),
-    [
-        (np.nan, 3, "the loss is nan in epoch 4", 4, True),
-        (np.nan, 0, "the loss is nan in epoch 1", 1, False),
-        (np.inf, 2, "the loss is nan in epoch 3", 3, False),
-    ],
-)
-def test_a_training_that_diverges_ends_at_once(
-    photographs, tmp_path, target, since, reason, num_epochs, with_validation
-):
-    """The best epoch before it is kept, and so is the last checkpoint, from which the same comes
-    again.
-    """
-    images, labels = (array[:16] for array in photographs)
-    validation = Batches(images, labels, 8) if with_validation else None
-    monitor = "val_auc" if with_validation else "auc"
-    for _ in range(2):
-        model = build()
-        model.compile(model.optimizer, "mean_squared_error", weighted_metrics=[Ranks(1000)])
-        batches = Diverging(images, labels, target=target, since=since)
-        checkpoint = keep(tmp_path, monitor)
-        train(model, batches, validation, checkpoint, epochs=50)
-        assert checkpoint.fault.startswith(reason) and len(checkpoint.history) == num_epochs
-    if not since:
-        assert not checkpoint.best_variables
-        return
-    assert 0 < checkpoint.best_epoch <= num_epochs
-    again = build()
-    again.compile(again.optimizer, "mean_squared_error", weighted_metrics=[Ranks(1000)])
-    batches = Diverging(images, labels, target=target, since=since)
-    until = keep(tmp_path / "again", monitor)
-    train(again, batches, validation, until, epochs=checkpoint.best_epoch)
-    assert_same(model.get_weights(), again.get_weights())
 
 
 class Sleepy(Batches):

@@ -4,7 +4,6 @@ import shutil
 from functools import partial
 
 import keras
-import numpy as np
 import pytest
 
 from dr_lib.data.prepared.records import ShardError
@@ -12,7 +11,6 @@ from dr_lib.training import callbacks
 from dr_lib.training.callbacks import OutOfTimeError
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import BEST
-from tests.training import simulation
 from tests.training.simulation import assert_same, train_here
 
 
@@ -53,23 +51,3 @@ def test_a_shard_that_is_gone_stops_the_training(small_sample, tmp_path, monkeyp
     with pytest.raises(ShardError, match="can no longer be read") as caught:
         train_here(tmp_path / "out", data_dir=folder, source="stream", epochs=2)
     assert len(str(caught.value)) < 200
-
-
-@pytest.mark.slow
-def test_jax_is_fed_alike(small_sample, tmp_path):
-    """The same on JAX, several steps per call."""
-    pytest.importorskip("jax")
-    config = {"data_dir": str(small_sample), "backend": "jax", "mode": "fast", "epochs": 2}
-    names = ("memory", "stream")
-    runs = {
-        name: {
-            "config": config,
-            "number": 48,
-            "changes": {"input": name, "on_device": name == "memory"},
-        }
-        for name in names
-    }
-    simulation.run("train_all", tmp_path, runs=runs)
-    texts = [(tmp_path / name / "history.csv").read_text().splitlines()[1:] for name in names]
-    memory, stream = (np.loadtxt(lines, delimiter=",") for lines in texts)
-    assert np.allclose(memory, stream, atol=1e-6)

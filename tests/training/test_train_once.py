@@ -1,10 +1,8 @@
 """One training from photographs to its row: what the row says is what happened."""
 
 import shutil
-from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import get_args
 
 import keras
@@ -14,8 +12,7 @@ import pytest
 from dr_lib import hardware
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
-from dr_lib.runs import schema
-from dr_lib.training import metrics, resident
+from dr_lib.training import resident
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.fit import predict
 from dr_lib.training.model_folder import read_folder
@@ -142,25 +139,6 @@ def test_a_split_that_cannot_be_scored_is_refused_before_it_is_trained(tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("recipe", "referable", "others", "needs"),
-    [
-        ("few", 2, 3, "with others, 4 in all: recipe few needs 1 of each, and 5 in all"),
-        ("few", 1, 5, ""),
-        ("full", 1, 1, ""),
-    ],
-)
-def test_a_recipe_says_how_many_patients_it_needs(recipe, referable, others, needs):
-    """Two eyes each; one patient, who has an eye of each class, counts in both."""
-    patients = np.repeat(np.arange(referable + others - 1), 2)
-    truth = np.repeat(np.arange(referable + others - 1) < referable, 2).astype("float32")
-    truth[1] = 0
-    sides = draw_splits(17)
-    sides["train"] = SimpleNamespace(referable=truth, patient_id=patients)
-    with pytest.raises(DrError, match=needs) if needs else nullcontext():
-        metrics.check_sides(sides, recipe)
-
-
 def test_a_training_that_diverges_keeps_its_best_epoch(tmp_path, monkeypatch):
     """The reason is given, and no score."""
     start_epoch = Batches.start_epoch
@@ -190,11 +168,6 @@ def test_test_time_augmentation_averages_mirror_images():
     assert augmented == pytest.approx((one + other) / 2, abs=1e-6)
     assert np.abs(one - other).max() > 1e-4
     assert predict(network, images, 8) == pytest.approx(one, abs=1e-6)
-
-
-def test_rows_that_differ_in_what_a_recipe_sets_are_not_pooled():
-    """As in the parameters themselves."""
-    assert {"test_time_augmentation", "last_layer"} <= set(schema.WORK)
 
 
 CHANGED = {  # the value to try of a parameter for which `change` finds none that differs here
@@ -243,12 +216,6 @@ def change(name: str, value: str | float) -> str | float:
     if isinstance(value, float):
         return value / 2 or 0.2
     return not value if isinstance(value, bool) else value + 1
-
-
-def test_nothing_but_parameters_changes_an_outline():
-    """The same configuration gives the same one, so the test above sees what it says."""
-    config = TrainingConfig(data_dir="", **HERE)
-    assert outline(config) == outline.__wrapped__(config)
 
 
 @cache
