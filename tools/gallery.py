@@ -105,6 +105,8 @@ def finish_example(path: Path, origin: str) -> None:
     """Write above an executed notebook where it comes from, and make its pictures small."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
+        if cell.cell_type == "code":  # without what frameworks log
+            cell.outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             if "image/png" in data:
@@ -127,6 +129,7 @@ if __name__ == "__main__":
     page = PAGE.read_text(encoding="utf-8")
     # before a picture is written, which changes the commit
     origins = {mark[2]: describe(mark[2]) for mark in MARK.finditer(page)}
-    for example in EXAMPLES.glob("*.ipynb"):
-        finish_example(example, describe(str(example.relative_to(ROOT))))
+    origin = describe(f"papermill_runs/{EXAMPLES.name}/")
     PAGE.write_text(MARK.sub(partial(fill, origins), page), encoding="utf-8")
+    for example in EXAMPLES.glob("*.ipynb"):
+        finish_example(example, origin)
