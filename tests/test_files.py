@@ -50,16 +50,11 @@ def test_the_home_directory_is_written_out(monkeypatch, text, path):
 
 
 def test_no_folder_is_named_as_a_variable(tmp_path, monkeypatch):
-    """One that is not set is an error; an option behind an equals sign means the home."""
+    """One that is not set is an error, behind an equals sign too."""
     monkeypatch.delenv("NOWHERE", raising=False)
-    with pytest.raises(DrError, match="the variable .NOWHERE is not set: write the whole path"):
-        expand_home("$NOWHERE/p.csv")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "ana"))
     said = CliRunner().invoke(main, ["report", "--out=$NOWHERE/x", "rows"])
-    assert said.exit_code == 1 and "$NOWHERE is not set" in said.output
-    said = CliRunner().invoke(main, ["report", "~/rows"])
-    assert said.output == f"Error: {tmp_path}/ana/rows: no such folder\n"
+    assert said.exit_code == 1 and "$NOWHERE is not set: write the whole path" in said.output
     assert not list(tmp_path.iterdir())
 
 

@@ -84,13 +84,6 @@ def test_a_seed_draws_the_same(project):
     assert mutations.draw(project, 1, 2) == drawn[:2]
 
 
-def test_a_place_without_files_is_an_error(project, monkeypatch):
-    """A folder that moved does not drop out of the draw unseen."""
-    monkeypatch.setattr(mutations, "PLACES", ("*.py", "**/moved/*.py"))
-    with pytest.raises(SystemExit, match=r"dr_lib/\*\*/moved/\*\.py matches nothing"):
-        mutations.draw(project, 1, 6)
-
-
 @pytest.mark.slow
 def test_what_noticed_is_told_and_a_second_call_goes_on(project, monkeypatch):
     """One of three defaults is seen by own tests, one by another, one by none; a test that fails

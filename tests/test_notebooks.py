@@ -50,18 +50,10 @@ def test_01_prepares_a_folder_with_a_csv(clone, kernel, small_sample):
     (photographs / "images" / "scribble.jpg").write_text("not a photograph")
     with (photographs / "labels.csv").open("a") as file:
         file.write("scribble.jpg,900,left,0\n")
-    parameters = {
-        "images": "mine",
-        "labels": "mine/labels.csv",
-        "out": "prepared",
-        "num_shown": 8,
-    }
-    notebook = execute(clone, "01_prepare_fundus", kernel, **parameters)
-    manifest = json.loads((clone / "prepared" / "manifest.json").read_text())
-    assert manifest["num_photographs"] == 33 and manifest["num_rejected"] == 1
+    parameters = {"images": "mine", "labels": "mine/labels.csv", "out": "prepared"}
+    notebook = execute(clone, "01_prepare_fundus", kernel, num_shown=8, **parameters)
     said = texts(notebook)
-    assert "1 rejected" in said and "not a picture" in said
-    assert num_pictures(notebook) == 1
+    assert "1 rejected" in said and "not a picture" in said and num_pictures(notebook) == 1
     names = [path.stem for path in (photographs / "images").iterdir()]
     assert len(names) == 33 and not any(name in json.dumps(notebook) for name in names)
     metadata = [output.get("metadata", {}) for output in list_outputs(notebook)]

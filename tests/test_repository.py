@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import tokenize
-from importlib import import_module
 from pathlib import Path
 
 import nbformat
@@ -139,15 +138,6 @@ def test_a_folder_stays_small(folder, most):
     pattern = "*.py" if folder == "dr_lib" else "**/*.py"
     number = sum(map(count_tokens, (ROOT / folder).glob(pattern)))
     assert number <= most, f"{folder} has {number} tokens"
-
-
-def test_every_module_can_be_imported():
-    """Other frameworks may be absent."""
-    for path in MODULES:
-        try:
-            import_module(name_module(path))
-        except ModuleNotFoundError as error:
-            assert not error.name.startswith("dr_lib"), f"{path} needs {error.name}"
 
 
 @pytest.fixture(scope="module")

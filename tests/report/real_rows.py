@@ -74,7 +74,7 @@ def copy_row(notebook: str, kind: str = "", /, **columns) -> dict:
     """
     row = ROWS[notebook, kind]
     missing = columns.keys() - row.keys()
-    advice = f"python -m tools.write_rows {notebook} writes its rows again"
+    advice = "run it, and put its row in the place of the old one in rows.jsonl"
     assert not missing, f"notebook {notebook} writes no {missing}; {advice}"
     return row | {name: False for name in ("disturbed", "cold") if name in row} | columns
 
