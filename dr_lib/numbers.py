@@ -72,22 +72,15 @@ def write_interval(value: float, low: float, high: float, lang: str = "en") -> s
     The decimals give half of the interval's width two digits (GUM, 7.2.6), and a value far below
     half of the width two of its own. Shares whose interval is wider than 0.01 have three, 0.850
     [0.800, 1.000]. A value that is not 0 or 1, but would be rounded to it, is written as beyond the
-    last decimal: > 0.999 [0.900, 1.000]. A bound that bounds nothing, as two runs have them, is
-    infinity or 0: a million times the value, or a thousandth. A likelihood ratio without a false
-    alarm is infinite: ∞ [3.42, ∞].
+    last decimal: > 0.999 [0.900, 1.000].
     """
     has_bounds = np.isfinite(low) or np.isfinite(high)
-    if not has_bounds or high - low < ROUNDING * max(1, abs(value)):
+    is_rounding = high - low < ROUNDING * max(1, abs(value))
+    if not has_bounds or not np.isfinite(value) or is_rounding:
         return write_number(value, lang)
-    if 0 < low < value / 1000 < np.inf:
-        low = 0.0
-    if high > 1e6 * max(abs(value), 1):
-        high = np.inf
     decimals = _count_decimals(value, low, high)
-    form = "" if decimals is None else f"{{:z,.{decimals}f}}"
-    if not form:
-        text = "∞" if value == np.inf else write_number(value, lang)
-    elif high <= 1 if value > 0.5 else low >= 0:
+    form = f"{{:z,.{decimals}f}}"
+    if high <= 1 if value > 0.5 else low >= 0:
         text = write_probability(value, lang, decimals)
     else:
         text = write_number(value, lang, form)
@@ -97,15 +90,15 @@ def write_interval(value: float, low: float, high: float, lang: str = "en") -> s
     return f"{text} [{lower}{comma}{upper}]"
 
 
-def _count_decimals(value: float, low: float, high: float) -> int | None:
+def _count_decimals(value: float, low: float, high: float) -> int:
     ends = [end for end in (low, value, high) if np.isfinite(end)]
     width = max(ends) - min(ends)
-    if not np.isfinite(value) or not width:
-        return None
     if -1 <= low and high <= 1 and width > 0.01:
         return 3
     # a ratio's upper half is wide, and its lower bound counts
     unit = min(width / 2, value) if 0 < low <= value else width / 2
+    if not unit:  # a bound that is the value, without another
+        return 3
     return max(0, 1 + math.floor(math.log10(9.95 / unit)))
 
 
