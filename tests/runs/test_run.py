@@ -61,13 +61,18 @@ def test_a_row_says_what_ran_and_is_written_once(tmp_path):
 
 
 def test_a_run_that_was_cut_off_goes_on_in_its_folder(tmp_path):
-    """The same notebook and parameters without a row are the same run, until it has finished."""
+    """The same notebook and parameters without a row are the same run, until it has finished;
+    another notebook, parameter or folder is another.
+    """
     cut_off = begin(tmp_path)
     (cut_off.folder / "checkpoint").touch()
     again = Run(tmp_path, "n", dict(reversed(PARAMETERS.items())))
     assert (again.folder / "checkpoint").exists() and again.identity["resumed"] == 0
     assert finish(again, resumed=2)["resumed"] == 2
-    assert begin(tmp_path).folder != cut_off.folder
+    others = [{}, {"repetition": 5}, {"epochs": 3}]
+    runs = [Run(tmp_path, "n", PARAMETERS | other) for other in others]
+    runs += [Run(tmp_path, "m", PARAMETERS), begin(tmp_path, results=str(tmp_path / "drive"))]
+    assert len({run.folder for run in [cut_off, *runs]}) == 6
 
 
 def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
@@ -85,16 +90,6 @@ def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert begin(tmp_path).folder.name == name
     assert begin(tmp_path).folder.name == name
-
-
-def test_another_notebook_parameter_or_folder_is_another_run(tmp_path):
-    """Nothing but the very same is gone on with."""
-    others = {}, {"repetition": 5}, {"model": "mobilenet"}, {"epochs": 3}
-    runs = [Run(tmp_path, "n", PARAMETERS | other) for other in others]
-    runs.append(Run(tmp_path, "m", PARAMETERS))
-    runs.append(begin(tmp_path, results=str(tmp_path / "drive")))
-    assert len({run.folder for run in runs}) == 6
-    assert runs[-1].folder.parent == tmp_path / "drive" / "runs"
 
 
 def tell(monkeypatch, run_id: str, folder: Path, **identity) -> None:
@@ -277,14 +272,12 @@ CELLS = {  # of a notebook, by what they do
 }
 AS_IT_IS = {
     "another run": [*CELLS, "run", "train", "row"],
-    "by papermill": ["parameters", "# Parameters\nepochs = 9\n", *list(CELLS)[1:]],
     "published": ["parameters", CELLS["set-up"].replace("''", "'https'"), *list(CELLS)[2:]],
 }
 OWN = CELLS["train"].replace("0.1", "0.2")
 EDITED = {
     "put right": ["parameters", "set-up", "run", OWN, "train", "row"],
     "a late parameter": [*list(CELLS)[:-1], "epochs = 9", "row"],
-    "the row's": [*list(CELLS)[:-1], CELLS["row"].replace("rate=rate", "rate=0.2")],
 }
 
 

@@ -200,17 +200,18 @@ def test_plan_holds_every_cell_in_every_block():
     factors = {"a": [1, 2], "b": ["x", "y", "z"]}
     study = Study(notebook="n", repetitions=4, factors=factors, parameters={"c": 5}, seed=3)
     runs = plan_runs(study, "here")
-    blocks = [[run.scenario for run in runs[6 * k : 6 * k + 6]] for k in range(4)]
-    assert [run.order for run in runs] == list(range(24))
-    assert len({run.run_id for run in runs}) == 24
-    assert all(sorted(block) == ["C1", "C2", "C3", "C4", "C5", "C6"] for block in blocks)
+    names = [run.scenario for run in runs]
+    blocks = [names[start : start + 6] for start in range(0, 24, 6)]
+    in_order = [f"C{number}" for number in range(1, 7)]
+    assert all(sorted(block) == in_order for block in blocks)
     assert len(set(map(tuple, blocks))) > 1
-    by_name = {run.scenario: run.parameters for run in runs}
-    assert by_name["C2"] == {"a": 1, "b": "y", "c": 5, "repetition": 3, "seed": 3}
+    assert [run.order for run in runs] == list(range(24))
+    (second,) = [run for run in runs if run.name == "C2-r03"]
+    assert second.parameters == {"a": 1, "b": "y", "c": 5, "repetition": 3, "seed": 3}
     assert runs == plan_runs(study, "here")
     changes = {"order": "sequential", "first_scenario": 25}
-    in_order = plan_runs(study.model_copy(update=changes), "here")
-    assert [run.scenario for run in in_order[:6]] == [f"C{number}" for number in range(25, 31)]
+    later = plan_runs(study.model_copy(update=changes), "here")
+    assert [run.scenario for run in later[:6]] == [f"C{number}" for number in range(25, 31)]
 
 
 def test_machines_that_differ_have_other_names():

@@ -19,7 +19,6 @@ from tests.notebooks import (
     read_rows,
     report,
     show_without_paper,
-    texts,
 )
 from tests.studies import write_studies
 
@@ -87,7 +86,6 @@ def test_30_trains_and_monitors(clone):
     known = {"framework": "tensorflow", "dataset": "mnist", "num_images_train": 768}
     known["num_images_dropped"] = 0
     check_scenario(row, clone / "papermill_runs" / "adhoc", 1, **known)
-    assert "parameters" in texts(notebook)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     # TensorFlow greets there
     assert not [each["text"] for each in outputs if each.get("name") == "stderr"]
@@ -140,12 +138,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     with pytest.raises(DrError, match="a bill is for runs with a price"):
         report(clone, "trial", bill_usd=1.0, instance="local")
     text = report(clone, "trial", bill_usd=1.0, lang="pt")
-    for words in (
-        "s de tempo adicional por execução",
-        "início do papermill e do kernel",
-        "no environment for mxnet",
-        "a Rede 2 leva &quot;no mínimo 10%&quot; mais tempo",
-    ):
+    for words in ("s de tempo adicional por execução", "no environment for mxnet"):
         assert words in text
     for name in ("figure_2_3", "figure_4", "figure_5", "effects", "variation"):
         assert (folder / f"{name}.png").stat().st_size > 10_000
@@ -154,6 +147,3 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     variation = pd.read_csv(folder / "variation.csv")
     assert variation["share"].sum() == pytest.approx(1)
     assert "dataset" in set(variation["term"])
-    planned = subprocess.run([*command, "plan", study], **pipes).stdout
-    assert "4 completed, 0 to do" in planned
-    assert "4 not possible on this machine" in planned
