@@ -47,8 +47,7 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
         if cell["cell_type"] == "code":
             cell["outputs"] = []  # they may show photographs
     files[notebook] = json.dumps(content).encode()
-    if (root / "requirements.txt").exists():  # which versions are installed there
-        files["requirements.txt"] = root / "requirements.txt"
+    files["requirements.txt"] = root / "requirements.txt"  # which versions are installed there
     commit = read_commit(root, study.notebook)
     files[COMMIT] = commit.encode()
     contents = [f"the code of commit {shorten_commit(commit)}"]

@@ -115,29 +115,27 @@ def test_no_file_that_git_ignores_leaves(house):
     assert "dr_lib/ignored.py" not in names
 
 
-@pytest.mark.parametrize("split", ["/etc/own.csv", "../../own.csv"])
-def test_a_split_table_from_elsewhere_is_refused(house, small_sample, split):
-    """Not even its name is packed, whether it is there or not."""
-    with pytest.raises(DrError, match="own.csv"):
-        pack_up(house, parameters={"split": split})
-    assert not list((house / "upload").iterdir())
-
-
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("parameters", "said"),
     [
-        ("{house}/prepared", "outside the repository: link it into data/"),
-        ("photographs", "is not prepared"),
+        ({"data_dir": "{house}/prepared"}, "outside the repository: link it into data/"),
+        ({"data_dir": "photographs"}, "is not prepared"),
+        ({"split": "/etc/own.csv"}, "own.csv"),
+        ({"split": "../../own.csv"}, "own.csv"),
     ],
 )
-def test_only_prepared_folders_of_the_repository_are_packed(house, name, said):
-    """A folder of photographs is refused, and so is a path that no other machine has."""
+def test_only_prepared_folders_of_the_repository_are_packed(house, parameters, said):
+    """A folder of photographs is refused, and so is a path that no other machine has: not even the
+    name of a split table from elsewhere is packed.
+    """
     for folder in ("prepared", "photographs"):
         (house / folder).mkdir()
     (house / "prepared" / "manifest.json").write_text('{"splits": {}}')
     (house / "prepared" / "split.csv").touch()
+    values = {name: value.format(house=house) for name, value in parameters.items()}
     with pytest.raises(DrError, match=said):
-        pack_up(house, parameters={"data_dir": name.format(house=house)})
+        pack_up(house, parameters=values)
+    assert not list((house / "upload").iterdir())
 
 
 def test_a_network_of_ones_own_goes_along_or_is_refused(tmp_path):

@@ -79,26 +79,22 @@ def test_a_run_that_does_not_fit_is_not_begun():
 
 
 def test_a_session_has_so_many_repetitions():
-    """After a warm one of each scenario in this boot of the machine the next ones wait for
-    another; a cold one does not count.
+    """After a warm one in this boot of the machine the next one waits for another; a cold one does
+    not count.
     """
     study = STUDY.model_copy(update={"session_repetitions": 1})
-    rows = make_rows(x1=[600.0], y1=[600.0], x2=[600.0])
-    for run in RUNS:
-        if run.run_id in rows:
-            rows[run.run_id].update(boot="first", scenario=run.scenario)
-    elsewhere = open_backlog(rows, study, boot="second")
-    assert elsewhere.find_next() == (elsewhere.list_left()[0], "")
-    backlog = open_backlog(rows, study, boot="first")
-    run, _ = backlog.find_next()
-    assert run.parameters["a"] == "y"
-    rows[run.run_id] = {"status": "ok", "boot": "first", "wall_s": 1.0}
-    rows[run.run_id]["scenario"] = run.scenario
+    first, second = [run for run in RUNS if run.scenario == "C1"]
+    row = {"status": "ok", "boot": "first", "scenario": "C1", "wall_s": 1.0}
+    rows = {first.run_id: row}
+
+    def find_next(boot: str) -> tuple:
+        return open_backlog(rows, study, [second], planned=RUNS, boot=boot).find_next()
+
+    assert find_next("second") == (second, "")
     refusal = "this session has completed its 1 warm repetitions: restart the machine for more"
-    assert backlog.find_next() == (None, refusal)
-    rows[run.run_id]["cold"] = True
-    following, refusal = backlog.find_next()
-    assert following.scenario == run.scenario and not refusal
+    assert find_next("first") == (None, refusal)
+    row["cold"] = True
+    assert find_next("first") == (second, "")
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.05, 0.1, 0.2])

