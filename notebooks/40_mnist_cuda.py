@@ -151,10 +151,9 @@ print(f"built for the {library.kind.upper()}: {library.device}")
 if library.kind == "cpu" and any(name == "paper" for name, _ in trainings):
     reason = "paper needs a GPU: this machine has none, or no nvcc, or device is cpu"
     print(reason)
-    trainings = [(name, batch) for name, batch in trainings if name != "paper"]
+    trainings = [pair for pair in trainings if pair[0] != "paper"]
     if not trainings:
         raise UnavailableError(reason)
-print("to train:", *(f"{name} in batches of {batch}" for name, batch in trainings), sep="\n- ")
 
 # %% [markdown]
 # **Check.** Before anything is timed, CUDA C and Keras must give the same outputs from the same
@@ -192,7 +191,7 @@ for name in cuda_mnist.IMPLEMENTATIONS:
     batch = 32 if name == "minibatch" else 1
     x = x_train[:batch]
     y = y_train[:batch]
-    divisors = DIVISORS if name in ("paper", "fused") else {}
+    divisors = {} if name == "minibatch" else DIVISORS
     theirs = references[batch].gradients(x, y)
     ours = cuda_mnist.gradients(library, weights, x, y, implementation=name)
     outputs = cuda_mnist.forward(library, weights, x_check, implementation=name)
@@ -249,7 +248,7 @@ for name, batch in trainings:
     setup_s = run.seconds()
     try:
         with Monitor(run.folder / "samples.csv") as monitor:
-            table = train(name, batch, run)
+            trained = train(name, batch, run)
     except DrError as error:  # it diverged
         run.fail(str(error))
         raise
@@ -263,7 +262,7 @@ for name, batch in trainings:
         num_parameters=cuda_mnist.NUM_PARAMETERS,
         learning_rate=cuda_mnist.LEARNING_RATES.get(name) or choose_rate(batch),
         setup_s=setup_s,
-        **summarise_training(table),
+        **summarise_training(*trained),
         **monitor.summarise(),
         **facts.describe(),
         **(read_versions("keras", backend) if is_keras else errors[name]),
@@ -282,11 +281,9 @@ from dr_lib.mnist.epochs import compare_like_for_like, tabulate_accuracies
 from dr_lib.report.groups import select_runs
 from dr_lib.runs.row import read_row
 
-trained = ("framework", "implementation", "batch_size", "learning_rate", "backend")
-selection = select_runs(pd.DataFrame([read_row(path) for path in paths]), may_differ=trained)
-timed = selection.timed
-for reason, number in selection.excluded["reason"].value_counts().items():
-    print(f"{number} of {len(paths)} runs are not compared: {reason}")
+varied = ("framework", "implementation", "batch_size", "learning_rate", "backend")
+rows = pd.DataFrame([read_row(path) for path in paths])
+timed = select_runs(rows, may_differ=varied).timed
 tabulate_accuracies(timed).round(2)
 
 # %% [markdown]

@@ -141,8 +141,8 @@ try:
     page.figure(
         mnist.plot_speed_up(timed, lang),
         "figure_2",
-        "Speed-up over Keras after each epoch: median and band of all runs. Dotted, "
-        "hollow: different batch sizes.",
+        "Speed-up over Keras after each epoch: median and band of all runs. Dotted: different "
+        "batch sizes.",
     )
 except NoRunsError as error:
     print(error)

@@ -13,6 +13,7 @@ from dr_lib.report.style import OURS, WRONG, choose_words
 from dr_lib.statistics.clustered import MIN_PATIENTS, difference_interval
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 
+COUNTS = ["tp", "fn", "fp", "tn"]  # who is found, missed, referred needlessly, and passed
 # a head and a body, 12 x 16
 PERSON = "M6 0a2.6 2.6 0 1 1 0 5.2 2.6 2.6 0 1 1 0-5.2M3 6h6a2 2 0 0 1 2 2v8H1V8a2 2 0 0 1 2-2"
 
@@ -63,14 +64,9 @@ def answer_evaluation(
     return Answer(sentence, numbers, more, limits, is_stop=not is_shown)
 
 
-def read_counts(row: pd.Series) -> list[int]:
-    """Read who is found, missed, referred needlessly, and passed."""
-    return [int(row[name]) for name in ("tp", "fn", "fp", "tn")]
-
-
 def say_unscored(row: pd.Series, say: Callable[[str], str]) -> list[str]:
     """Say how many patients nobody can call healthy: a photograph of theirs has no score."""
-    missed, left_out = (int(row[name]) for name in ("fn_unscored", "left_out"))
+    missed, left_out = row[["fn_unscored", "left_out"]]
     words = say(
         "A photograph without a score, and no other that is high enough: {} patients with the "
         "disease, who count as missed, and {} without it, who are left out."
@@ -80,7 +76,7 @@ def say_unscored(row: pd.Series, say: Callable[[str], str]) -> list[str]:
 
 def _say_point(row: pd.Series, say: Callable[[str], str]) -> str:
     """Say in counts whom the model finds and refers at an operating point."""
-    found, missed, alarms, passed = read_counts(row)
+    found, missed, alarms, passed = row[COUNTS]
     point = say(row["point"])
     if not missed + passed:
         return say("At {}, this model refers everybody.").format(point)

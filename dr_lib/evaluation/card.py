@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from dr_lib.evaluation.answer import COUNTS
 from dr_lib.evaluation.table import Predictions
 from dr_lib.numbers import write_probability, write_span
 
@@ -56,7 +57,7 @@ def list_facts(
             f"{say(name)} {write_span(row, name, lang)}"
             for name in ("sensitivity", "specificity")
         ]
-        counts = say("TP {}, FN {}, FP {}, TN {}").format(*row[["tp", "fn", "fp", "tn"]])
+        counts = say("TP {}, FN {}, FP {}, TN {}").format(*row[COUNTS])
         facts[f"{say(row['point'])}, {say(row['unit'])}"] = f"{counts}; {'; '.join(scores)}"
     for names, method in METHODS.items():
         facts[f"{say('interval')}: {say(names)}"] = say(method)

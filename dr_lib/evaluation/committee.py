@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
-from dr_lib.evaluation.answer import read_counts, say_unscored, write_people
+from dr_lib.evaluation.answer import COUNTS, say_unscored, write_people
 from dr_lib.evaluation.scores import find_worse_eyes
 from dr_lib.evaluation.table import Predictions
 from dr_lib.numbers import write_day, write_decimals
@@ -110,7 +110,7 @@ def _write_list(title: str, sentences: Iterable[str]) -> str:
 
 def _write_point(say: Callable[[str], str], row: pd.Series) -> str:
     """Write whom one setting finds, misses and sends needlessly."""
-    found, missed, alarms, passed = read_counts(row)
+    found, missed, alarms, passed = row[COUNTS]
     shares = [
         f", {write_people(row, name, say)}" if np.isfinite(row[name]) else ""
         for name in ("sensitivity", "specificity")

@@ -24,15 +24,19 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     y, p, patient = unpack(predictions.test)
     intercept, slope = fit_calibration(y, p, patient)
-    shares = {"predicted": p.mean(), "observed": y.mean()}
-    summary = tabulate([{**shares, "intercept": intercept, "slope": slope}])
+    summary = {
+        "predicted": p.mean(),
+        "observed": y.mean(),
+        "intercept": intercept,
+        "slope": slope,
+    }
     ranks = predictions.test["probability_referable"].rank()  # what ties has one
     rows = []
     for _, inside in predictions.test.groupby(np.ceil(ranks * NUM_BINS / len(p))):
         y, p, patient = unpack(inside)
         observed = proportion_interval(y, patient)._replace(value=y.mean())
         rows.append({"predicted": p.mean(), "observed": observed, "num_images": len(y)})
-    return summary, tabulate(rows)
+    return tabulate([summary]), tabulate(rows)
 
 
 def weigh_decisions(predictions: Predictions) -> pd.DataFrame:

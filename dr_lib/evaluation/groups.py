@@ -67,16 +67,13 @@ def publish(table: pd.DataFrame) -> pd.DataFrame:
     is_small = _find_small(table, table["num_patients"], pd.Series(False, table.index))
     is_few_ill = _find_small(table, ill, is_small)
     is_few_well = _find_small(table, table["num_patients"] - ill, is_small)
-    hidden = {
-        "num_patients": is_small,
-        "num_diseased": is_few_ill,
-        "auc": is_few_ill | is_few_well,
-        "sensitivity": is_few_ill,
-        "specificity": is_few_well,
-    }
-    for name, is_hidden in hidden.items():
-        if name.startswith("num"):
-            published.loc[is_hidden, name] = HIDDEN
+    published.loc[is_small, "num_patients"] = HIDDEN
+    published.loc[is_few_ill, "num_diseased"] = HIDDEN
+    for name, is_hidden in (
+        ("auc", is_few_ill | is_few_well),
+        ("sensitivity", is_few_ill),
+        ("specificity", is_few_well),
+    ):
         published.loc[is_hidden, shares.filter(like=name).columns] = np.nan
     return published
 

@@ -93,13 +93,13 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
 
 def _average(tables: Sequence[pd.DataFrame], side: str) -> pd.DataFrame:
     """Return the first table with the mean probabilities of all tables."""
-    by_id = [table.set_index("image_id") for table in tables]
-    ids = by_id[0].index
-    if any(set(table.index) != set(ids) for table in by_id):
+    pooled = pd.concat(tables).groupby("image_id")
+    if (pooled.size() != len(tables)).any():
         raise DrError(f"an ensemble needs the same {side} photographs in every file")
-    columns = [name for name in PROBABILITIES if all(name in table for table in by_id)]
+    columns = [name for name in PROBABILITIES if all(name in table for table in tables)]
+    means = pooled[columns].sum(min_count=len(tables)) / len(tables)
     mean = tables[0].drop(columns=[*OF_GRADES, "predicted_grade"], errors="ignore")
-    mean[columns] = sum(table.loc[ids, columns].to_numpy() for table in by_id) / len(tables)
+    mean[columns] = means.loc[mean["image_id"]].to_numpy()
     return add_columns(mean)
 
 

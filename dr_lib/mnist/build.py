@@ -82,11 +82,10 @@ def build(device: str = "auto") -> Library:
         raise HardwareError(
             "this machine has no NVIDIA GPU: choose a runtime with one, or build('cpu')"
         )
-    compilers = (os.environ.get("CXX") or "c++", "g++", "clang++")
-    compiler = next(filter(None, map(shutil.which, compilers)), None)
+    compiler = shutil.which(os.environ.get("CXX") or "c++")
     if compiler is None:
         raise HardwareError(
-            "this machine has no C++ compiler (c++, g++, clang++): install one, or name it in CXX"
+            "this machine has no C++ compiler (c++): install one, or name it in CXX"
         )
     flags = "-O3 -x c++ -std=c++17 -shared -fPIC -fno-math-errno -march=native"
     return Library(_compile([compiler, *flags.split()]), "cpu")
@@ -139,9 +138,7 @@ def _run(command: list[str]) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise DrError(f"{command[0]} does not run ({error}): repair or replace it") from error
     if result.returncode:
-        output = (result.stderr or result.stdout).strip()[
-            :1500
-        ]  # the first error is to be mended
+        output = result.stderr.strip()[:1500]  # the first error is to be mended
         raise DrError(f"{' '.join(command)}\nfailed with status {result.returncode}: {output}")
     return result.stdout
 

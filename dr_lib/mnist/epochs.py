@@ -4,6 +4,7 @@ A row of a run holds the seconds of each epoch, `epoch_s`, and the accuracy afte
 `epoch_accuracy`.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,21 +27,15 @@ EPOCHS = ["epoch_s", "epoch_accuracy"]
 NEEDED = ["framework", "implementation", "batch_size", *EPOCHS]
 
 
-def summarise_training(table: pd.DataFrame) -> dict[str, Any]:
-    """Summarise a training in columns of a row.
-
-    Args:
-        table: a row per epoch, with `train_s` (cumulative) and `test_accuracy`.
+def summarise_training(epoch_s: list[float], accuracies: list[float]) -> dict[str, Any]:
+    """Summarise the epochs of a training in columns of a row.
 
     Returns:
-        `train_s`, after the last epoch, and its parts `epoch_s`; `steady_epoch_s`, the median epoch
-        from the second on; `epoch_accuracy`, and the last of them, `metric_accuracy_test`.
+        `train_s` and its parts `epoch_s`; `steady_epoch_s`, the median epoch from the second on;
+        `epoch_accuracy`, and the last of them, `metric_accuracy_test`.
     """
-    seconds = table["train_s"]
-    epoch_s = np.diff(seconds, prepend=0.0).tolist()
-    accuracies = table["test_accuracy"].tolist()
     return {
-        "train_s": float(seconds.iloc[-1]),
+        "train_s": sum(epoch_s),
         "epoch_s": epoch_s,
         "steady_epoch_s": float(np.median(epoch_s[1:] or epoch_s)),
         "epoch_accuracy": accuracies,
@@ -102,16 +97,12 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
     """
     if not {*NEEDED} <= set(timed):
         return timed
-    added = {}
-    for index, row in timed.dropna(subset=NEEDED).iterrows():
-        accuracies = row["epoch_accuracy"]
-        best = int(np.argmax(accuracies)) + 1
-        times = find_times_to_accuracy(row, [*LEVELS.values()])
-        added[index] = {
-            "best_epoch": best if best < len(accuracies) else np.inf,
-            **dict(zip(LEVELS, times, strict=True)),
-        }
-    return timed.join(pd.DataFrame.from_dict(added, orient="index"))
+    runs = timed.dropna(subset=NEEDED)
+    times = [find_times_to_accuracy(row, [*LEVELS.values()]) for _, row in runs.iterrows()]
+    added = pd.DataFrame(times, runs.index, [*LEVELS])
+    best = runs["epoch_accuracy"].map(np.argmax) + 1
+    added["best_epoch"] = best.where(best < runs["epoch_accuracy"].map(len), np.inf)
+    return timed.join(added)
 
 
 def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
@@ -148,30 +139,23 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
         the time of an epoch from the second on, with the bounds of its 95 % interval in _low and
         _high where there are three pairs, `n` of them.
     """
-    runs = list_runs(timed)
-    alike = runs.groupby(["host", "batch_size"], sort=False)
     rows = []
-    for (_, batch_size), near in alike:
-        cuda, keras = (
-            near[near["framework"] == framework].groupby("line", sort=False)
-            for framework in ("cuda", "keras")
-        )
-        for line, ours in cuda:
-            for reference, theirs in keras:
-                ratio = measure("steady_epoch_s", theirs, ours)
-                rows.append(
-                    {
-                        "line": line,
-                        "reference": reference,
-                        "batch_size": int(batch_size),
-                        "times_as_fast": ratio,
-                        "n": ratio.n,
-                    }
-                )
-    table = tabulate(rows)
-    if table.empty:
-        return table
-    return table.sort_values("times_as_fast", ascending=False, ignore_index=True)
+    for (_, batch_size), near in list_runs(timed).groupby(["host", "batch_size"], sort=False):
+        lines = near.groupby(["framework", "line"], sort=False)
+        for (ours, line), (theirs, reference) in itertools.permutations(lines.groups, 2):
+            if (ours, theirs) != ("cuda", "keras"):
+                continue
+            groups = lines.get_group((theirs, reference)), lines.get_group((ours, line))
+            ratio = measure("steady_epoch_s", *groups)
+            row = {
+                "line": line,
+                "reference": reference,
+                "batch_size": int(batch_size),
+                "times_as_fast": ratio,
+                "n": ratio.n,
+            }
+            rows.append(row)
+    return tabulate(sorted(rows, key=lambda row: -row["times_as_fast"].value))
 
 
 def _name_lines(timed: pd.DataFrame) -> pd.Series:

@@ -14,7 +14,6 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from dr_lib.mnist.epochs import (
@@ -101,8 +100,8 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the speed-up of CUDA C over Keras, one panel for each backend: figure 2.
 
     Both come from the same host. A line is solid where both train in the same batch, and dotted
-    with hollow points where they do not, as in the paper's own comparison: an epoch of larger
-    batches is faster, and learns less.
+    where they do not, as in the paper's own comparison: an epoch of larger batches is faster, and
+    learns less.
 
     Raises:
         NoRunsError: no run of CUDA C has one of Keras on its host.
@@ -134,9 +133,7 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en") -> Figure:
         ax.set_title(title, loc="left", fontsize=10, color=MUTED)
         ax.set(xlabel=say("epoch"))
         ax.tick_params(labelbottom=True)
-    legend = _finish(figure, axes, lang, drawn.values(), drawn)
-    for line in legend.get_lines():  # a line may be dotted in one panel and solid in another
-        line.set(linestyle="-", markerfacecolor=line.get_color())
+    _finish(figure, axes, lang, drawn.values(), drawn)
     figure.supylabel(say("times as fast as Keras"))
     return figure
 
@@ -172,7 +169,6 @@ def _draw_band(ax: Axes, spread: pd.DataFrame, line: Line) -> Line2D:
         spread["median"],
         line.style,
         marker="o" if len(epochs) <= 12 else "",
-        mfc="white" if line.style == ":" else line.colour,
         color=line.colour,
         label=line.label,
         lw=1.6,
@@ -187,11 +183,11 @@ def _finish(
     lang: str,
     lines: Collection[Artist],
     labels: Collection[str],
-) -> Legend:
+) -> None:
     """Make the axes logarithmic, and name the lines below the panels."""
     for ax in axes:
         ax.set(xscale="log", yscale="log")
         space_ticks(ax, lang)
     figure.set_figheight(3.4 + 0.2 * len(lines))
     place = "outside lower left"
-    return figure.legend(lines, labels, loc=place, frameon=False, fontsize=9, handlelength=4)
+    figure.legend(lines, labels, loc=place, frameon=False, fontsize=9, handlelength=4)

@@ -64,13 +64,6 @@ CHANCE = "The model has not been shown to be better than chance: its AUC is "
             ["At high sensitivity, this model refers everybody."],
             ["25 of 25"],
         ),
-        (  # perfect and few
-            Interval(1.0, NAN, NAN, 7),
-            [count(7, 0, 0, 8)],
-            f"{CHANCE}1 on 214 patients.",
-            ["Too few patients to decide"],
-            ["of 100"],
-        ),
         (  # one missed and one alarm are not rounded away, nor is a bound
             GOOD,
             [count(249, 1, 1, 299) | {"sensitivity_low": 0.9955, "sensitivity_high": 0.9990}],

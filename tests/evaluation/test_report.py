@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from tests.report.predictions import draw_abroad, draw_predictions, write
-from tests.report.reading import HOSTILE, Shown, check_hostile, find_english
+from tests.report.reading import HOSTILE, check_hostile, find_english
 
 
 def evaluate(*words, exit_code: int = 0) -> str:
@@ -80,19 +80,6 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     (out / "report.sha256").unlink()
     said = evaluate(first, "--out", out, exit_code=1)
     assert "holds files that no evaluation listed there" in said
-
-
-@pytest.mark.slow
-def test_a_perfect_model_of_few_patients_is_not_praised(tmp_path):
-    """It has no interval and no slope, with thresholds of elsewhere."""
-    perfect = draw_predictions(30).filter(["image_id", "patient_id", "split", "grade"])
-    is_referable = perfect["grade"].ge(2).where(perfect["split"] != "train")
-    path = write(tmp_path, perfect.assign(probability_referable=is_referable.astype(float)))
-    evaluate(path, "--out", tmp_path / "out", "-p", "thresholds", "0.2,0.6")
-    shown = Shown((tmp_path / "out" / "report.html").read_text(encoding="utf-8")).text
-    assert "not been shown to be better than chance: its AUC is 1 on 12 patients" in shown
-    assert "At high sensitivity, this model finds" in shown and "given elsewhere" in shown
-    assert "Too few patients to decide" in shown and "Not estimable" in shown
 
 
 @pytest.mark.slow

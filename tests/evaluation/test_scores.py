@@ -42,64 +42,50 @@ def points(model) -> pd.DataFrame:
     return choose_points(model, Goals())
 
 
-def test_operating_points_come_from_the_validation_split(model, points):
-    """Other test photographs change nothing; each point reaches what was asked for, or is left
-    out; without validation there is none.
+def test_operating_points_come_from_the_validation_split(model):
+    """Each reaches what was asked for there, or is left out, whatever the test split holds; by hand
+    0.8 finds 19 of 20 and 0.5 passes 19 of 20, and the lower one is the more sensitive. Without
+    validation there is none.
     """
-    y = model.validation["referable"] == 1
-    p = model.validation["probability_referable"]
-    first, second = points["threshold"]
+    side = model.validation
+    y = side["referable"] == 1
+    p = side["probability_referable"]
+    other = model._replace(test=model.test.assign(probability_referable=0.5))
+    first, second = choose_points(other, Goals())["threshold"]
     assert (p[y] >= first).mean() >= 0.9 > (p[y] > first).mean()
     assert (p[~y] < second).mean() >= 0.9
-    other = model._replace(test=model.test.assign(probability_referable=0.5))
-    assert choose_points(other, Goals()).equals(points)
-    # no threshold passes nine of ten healthy ones
-    unsure = model.validation.assign(probability_referable=1.0)
-    points = choose_points(model._replace(validation=unsure), Goals())
-    assert points["point"].tolist() == ["high sensitivity"]
-    bare = model._replace(validation=model.validation[:0])
-    nothing = choose_points(bare, Goals())
-    assert nothing.empty and measure_points(bare, nothing).empty
+    perfect = np.where(y, 0.8, 0.3)
+    perfect[[np.argmax(y), np.argmin(y)]] = 0.5
+    good = model._replace(validation=side.assign(probability_referable=perfect))
+    assert choose_points(good, Goals())["threshold"].tolist() == [0.5, 0.8]
+    unsure = model._replace(validation=side.assign(probability_referable=1.0))
+    assert choose_points(unsure, Goals())["point"].tolist() == ["high sensitivity"]
+    bare = model._replace(validation=side[:0])
+    assert measure_points(bare, choose_points(bare, Goals())).empty
 
 
-def test_thresholds_of_elsewhere_are_two_in_order(model):
-    """They are taken as they are, and anything else is refused."""
-    points = choose_points(model, Goals(thresholds=read_thresholds("0.21, 0.75")))
-    assert points["threshold"].tolist() == [0.21, 0.75] and read_thresholds("") == []
-    for wrong in ("0.2", "0.6,0.2", "21,75", "nan,0.6", "0,21;0,75"):
-        with pytest.raises(DrError, match="give two between 0 and 1, such as 0.21,0.75"):
-            read_thresholds(wrong)
-
-
-def test_a_very_good_model_has_its_points_in_order(model):
-    """By hand: 0.8 finds 19 of 20 and 0.5 passes 19 of 20; both reach both, the lower one is the
-    more sensitive.
-    """
-    table = {
-        "referable": [1] * 20 + [0] * 20,
-        "probability_referable": [0.8] * 19 + [0.5] + [0.3] * 19 + [0.5],
-    }
-    validation = pd.DataFrame(table).assign(patient_id=range(40))
-    points = choose_points(model._replace(validation=validation), Goals())
-    assert points["threshold"].tolist() == [0.5, 0.8]
-    assert points["validation_diseased"].tolist() == [20, 20]
+@pytest.mark.parametrize("text", ["0.2", "0.6,0.2", "21,75", "nan,0.6", "0,21;0,75"])
+def test_thresholds_of_elsewhere_are_two_in_order(text):
+    """They are read as they are, and anything else is refused."""
+    assert read_thresholds("0.21, 0.75") == [0.21, 0.75] and read_thresholds("") == []
+    with pytest.raises(DrError, match="give two between 0 and 1, such as 0.21,0.75"):
+        read_thresholds(text)
 
 
 def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
-    """Those of home's validation, whichever file is named first; scores by scikit-learn; a model
-    without points has an AUC alone.
-    """
+    """Those of home's validation, whichever file is named first; scores by scikit-learn."""
     home = draw_predictions(300).assign(model_version="v1", dataset="home")
     found = read_predictions(write(tmp_path, draw_abroad(), "b"), write(tmp_path, home, "a"))
     abroad, own = freeze_points(found, Goals())
-    assert abroad["threshold"].equals(own["threshold"]) and set(abroad["chosen_on"]) == {"home"}
-    assert set(abroad["source"]) == {"carried over unchanged"}
+    assert abroad["threshold"].equals(own["threshold"])
+    assert (
+        abroad[["source", "chosen_on"]].to_numpy().tolist()
+        == [["carried over unchanged", "home"]] * 2
+    )
     table = compare_data_sets(found, [abroad, own])
-    sets = table["trained_on"] + " " + table["tested_on"]
-    assert sets.unique().tolist() == ["home abroad", "home home"]
-    test = found[0].test
-    y = test["referable"] == 1
-    p = test["probability_referable"]
+    assert set(table["trained_on"]) == {"home"}
+    y = found[0].test["referable"] == 1
+    p = found[0].test["probability_referable"]
     assert table["auc"][1] == pytest.approx(roc_auc_score(y, p))
     (tn, fp), (fn, tp) = confusion_matrix(y, p >= own["threshold"][1])
     assert table.loc[1, COUNTS].tolist() == [tp, fn, fp, tn]
@@ -132,22 +118,17 @@ def test_the_decision_curve_is_that_of_dcurves(model):
     """Twelve eyes of six patients, the net benefits that the package dcurves 1.1.7 gives, of the
     model and of all; so few have no band, 120 patients have one.
     """
-    positive = [1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]
-    test = pd.DataFrame({"referable": positive, "patient_id": np.arange(12) // 2})
+    test = pd.DataFrame({"referable": [1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]})
+    test["patient_id"] = test.index // 2
     scores = "0.9 0.8 0.7 0.65 0.6 0.55 0.4 0.35 0.3 0.2 0.15 0.1"
     test["probability_referable"] = list(map(float, scores.split()))
     curve = weigh_decisions(model._replace(test=test)).set_index("threshold")
-    rows = curve.loc[[0.1, 0.25, 0.5]]
-    assert rows["net_benefit"].tolist() == pytest.approx(
-        [0.351852, 0.305556, 0.166667], abs=1e-6
-    )
-    assert rows["refer_all"].tolist() == pytest.approx(
-        [0.351852, 0.222222, -0.166667], abs=1e-6
-    )
+    expected = [[0.351852, 0.351852], [0.305556, 0.222222], [0.166667, -0.166667]]
+    found = curve.loc[[0.1, 0.25, 0.5], ["net_benefit", "refer_all"]]
+    assert found.to_numpy() == pytest.approx(np.array(expected), abs=1e-6)
     assert curve["net_benefit_low"].isna().all()
     wide = weigh_decisions(model)
     assert (wide["net_benefit_low"] < wide["net_benefit"]).all()
-    assert (wide["net_benefit_high"] > wide["net_benefit"]).all()
 
 
 PEOPLE = [("A", 4, 0.1), ("A", 2, 0.9), ("B", 0, 0.9), ("B", 1, 0.1), ("C", 3, 0.1)]
@@ -182,17 +163,18 @@ def test_groups_are_scored_and_rounded(model, points):
     """Cameras, bands of age and a column of the file by the worse eye; a column of numbers forms
     no group, and is refused if it is asked for.
     """
-    test = model.test.assign(**{"own site": "A", "own number": range(240)})
-    test.loc[test["patient_id"].isin(test["patient_id"].unique()[:4]), "own site"] = "B"
-    other = model._replace(test=test)
-    groups = score_groups(other, points, ["site"]).set_index(["factor", "level"])
-    people = test.groupby("patient_id")[["referable", "camera"]].max()
-    ill = people.query("camera == 'A'")["referable"].sum()
-    assert groups.loc[("camera", "A"), ["num_patients", "num_diseased"]].tolist() == [60, ill]
-    assert [*groups.loc["age"].index] == ["0-39", "40-59", "60+"]
-    shown = publish(groups.reset_index()).set_index(["factor", "level"])
+    is_first = model.test["patient_id"].isin(model.test["patient_id"].unique()[:4])
+    columns = {"own site": np.where(is_first, "B", "A"), "own number": range(240)}
+    other = model._replace(test=model.test.assign(**columns))
+    groups = score_groups(other, points, ["site"])
+    shown = publish(groups).set_index(["factor", "level"])
+    people = model.test.groupby("patient_id")[["referable", "camera"]].max()
+    ill = people[people["camera"] == "A"]["referable"].sum()
+    row = groups.set_index(["factor", "level"]).loc[("camera", "A")]
+    assert row[["num_patients", "num_diseased"]].tolist() == [60, ill]
+    assert [*shown.loc["age"].index] == ["0-39", "40-59", "60+"]
     assert set(shown.loc["site", "num_patients"]) == {"not shown"}  # 120 less A is B
-    assert shown.loc["site", ["auc", "sensitivity"]].isna().all(axis=None)  # 0.84 of 38 is 32
+    assert shown.loc["site", ["auc", "sensitivity"]].isna().all(axis=None)
     counts = shown["num_patients"].drop(["site"], level=0).astype(int)
     assert (counts % 5 == 0).all() and counts[("camera", "A")] == 60
     shares = shown[["auc", "sensitivity"]].dropna() * 100  # 0.8571 is 6 of 7
@@ -261,27 +243,25 @@ def test_a_worse_model_is_shown_to_be_worse(tmp_path):
     """Five times the noise, rows in another order: the interval lies below 0; that of the
     same probabilities is 0 and has none.
     """
-    tables = [draw_predictions(300), draw_predictions(300, noise=5.0), draw_predictions(300)]
-    tables[1] = tables[1].sample(frac=1, random_state=1)
-    paths = [write(tmp_path, table, name) for table, name in zip(tables, "abc", strict=True)]
-    found = read_predictions(*paths)
+    good = draw_predictions(300)
+    bad = draw_predictions(300, noise=5.0).sample(frac=1, random_state=1)
+    tables = {"a": good, "b": bad, "c": good}
+    found = read_predictions(*(write(tmp_path, table, name) for name, table in tables.items()))
     table = compare_models(found)
     aucs = [roc_auc_score(m.test["referable"], m.test["probability_referable"]) for m in found]
     assert table["delta_auc"].tolist() == pytest.approx([aucs[1] - aucs[0], 0])
-    assert table[["auc", "reference_auc"]].to_numpy()[0].tolist() == pytest.approx(aucs[1::-1])
+    assert table.loc[0, ["auc", "reference_auc"]].tolist() == pytest.approx(aucs[1::-1])
     assert table["delta_auc_high"][0] < 0 and np.isnan(table["delta_auc_high"][1])
 
 
 def test_calibration_is_counted_in_tenths(model):
-    """Each tenth has 24 photographs and the share that is referable; ties are in one."""
+    """With the share that is referable; ties are in one."""
     _, bins = calibrate(model)
     y = model.test.sort_values("probability_referable")["referable"]
     assert bins["num_images"].sum() == 240 and len(bins) == 10
     assert bins["observed"].iloc[-1] == y[-24:].mean()
     half = model.test.assign(probability_referable=np.maximum(np.arange(240) / 240, 0.5))
     assert calibrate(model._replace(test=half))[1]["num_images"][0] == 121
-    constant = model.test.assign(probability_referable=0.5)
-    assert np.isnan(calibrate(model._replace(test=constant))[0]["slope"][0])
 
 
 def test_the_flow_counts_photographs_and_patients(tmp_path):
@@ -296,16 +276,16 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
     table.loc[dark, [f"probability_{g}" for g in range(5)]] = None
     table.loc[dark, "reason"] = "too dark"
     flow = count_flow(read_predictions(write(tmp_path, table))[0])
-    assert flow.to_numpy().tolist() == [
-        ["not usable", "no field of view", 0, 2],
-        ["excluded", "a copy", 1, 1],
-        ["learned from", "", 36, 71],
-        ["validation", "", 36, 72],
-        ["evaluated", "", 48, 95],
-        ["ungradable", "too dark", 1, 1],
+    assert flow.astype(str).agg(" ".join, axis=1).tolist() == [
+        "not usable no field of view 0 2",
+        "excluded a copy 1 1",
+        "learned from  36 71",
+        "validation  36 72",
+        "evaluated  48 95",
+        "ungradable too dark 1 1",
     ]
-    shown = publish(flow)[["num_patients", "num_images"]].to_numpy().tolist()
-    assert shown[:3] == [["0", "< 5"], ["< 5", "< 5"], ["35", "70"]]
+    shown = publish(flow)[["num_patients", "num_images"]]
+    assert shown[:3].to_numpy().tolist() == [["0", "< 5"], ["< 5", "< 5"], ["35", "70"]]
 
 
 def test_probabilities_of_the_predicted_class_are_suspected(model):

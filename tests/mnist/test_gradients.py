@@ -27,23 +27,22 @@ def test_gradients_are_those_of_automatic_differentiation(library, digits, imple
     wanted = open_reference(weights, 32 if implementation == "minibatch" else 1).gradients(x, y)
     assert list(found) == list(weights)
     for name, gradient in wanted.items():
-        if implementation in ("paper", "fused"):
+        if implementation != "minibatch":
             gradient = gradient / DIVISORS.get(name, 1)
         largest = np.abs(gradient).max()
         np.testing.assert_allclose(found[name], gradient, rtol=0, atol=1e-5 * largest)
 
 
 def test_steps_go_down_the_gradient_at_the_original_rate(library, digits):
-    """Each of four images in their order, twice, takes 0.1 times its gradient off the weights."""
+    """Each of four images in their order takes 0.1 times its gradient off the weights."""
     weights = mnist.initial_weights(0)
     x, y = (array[:4] for array in digits[:2])
-    kept, _ = mnist.train_weights(library, "fused", (x, y), 2, 1, 0.1, 0)
-    for k in [*range(4)] * 2:
+    kept, _ = mnist.train_weights(library, "fused", (x, y), 1, 1, 0.1, 0)
+    for k in range(4):
         gradients = open_reference(weights, 1).gradients(x[k : k + 1], y[k : k + 1])
         for name, gradient in gradients.items():
             weights[name] = weights[name] - 0.1 * gradient / DIVISORS.get(name, 1)
-    for name, found in mnist.unflatten(kept[1]).items():
-        np.testing.assert_allclose(found, weights[name], rtol=0, atol=5e-6)
+    assert np.abs(kept[0] - mnist.flatten(weights)).max() <= 5e-6
 
 
 def test_training_is_that_of_keras(library, digits):
