@@ -87,9 +87,8 @@ setup.set_up(root, "12_evaluate", "nbconvert", "statsmodels")
 # %% [markdown]
 # ## Data
 #
-# The file has one row per photograph: its patient, split, label and probability. Rows that would
-# make the evaluation wrong are refused: a patient in two splits, predictions of training
-# photographs, copies, synthetic photographs among real ones.
+# A row is a photograph: its patient, split, label and probability. What would make the evaluation
+# wrong is refused, such as a patient in two splits, copies, or scored training photographs.
 
 # %%
 from dr_lib.evaluation.predictions import average_sets, group_by_photographs, read_predictions
@@ -211,9 +210,7 @@ page.table(
     columns="point fold threshold source chosen_on validation_diseased".split(),
 )
 if own.empty:
-    page.note(
-        "No operating point: there are no validation rows, and none is chosen on the test."
-    )
+    page.note("No operating point: there are no validation rows.")
 page.table(
     measured,
     "accuracy",
@@ -229,13 +226,11 @@ page.table(compared, "comparison", words)
 
 # %% [markdown] tags=["en"]
 # Of the photographs with a probability of 20 %, one in five should be referable. Perfect
-# calibration has slope 1 and intercept 0 (calibration in the large); a slope below 1 means that the
-# probabilities are too extreme.
+# calibration has slope 1 and intercept 0; below a slope of 1 the probabilities are too extreme.
 
 # %% [markdown] tags=["pt"]
 # Das retinografias com probabilidade de 20 %, uma em cada cinco deveria ser encaminhável.
-# A calibração perfeita tem inclinação 1 e intercepto 0; uma inclinação abaixo de 1 indica que as
-# probabilidades são extremas demais.
+# A calibração perfeita tem inclinação 1 e intercepto 0; abaixo de 1 elas são extremas demais.
 
 # %% tags=["report"]
 from dr_lib.evaluation.curves import calibrate, weigh_decisions
@@ -243,9 +238,7 @@ from dr_lib.evaluation.curves import calibrate, weigh_decisions
 calibrated, bins = calibrate(model)
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if calibrated["slope"].isna().any():
-    page.note(
-        "Not estimable: few patients, one probability, no error, or a wrong one of 0 or 1."
-    )
+    page.note("Not estimable: few patients, one probability, no error, or a wrong 0 or 1.")
 page.figure(
     figures.plot_calibration(bins, lang),
     "calibration_curve",
@@ -258,15 +251,13 @@ page.figure(
 
 # %% [markdown] tags=["en"]
 # A threshold of 10 % means that missing a referable eye is nine times as bad as a needless
-# referral. The model is useful at a threshold where its net benefit, with its band, is above those
-# of referring everybody and of referring nobody. Net benefit depends on how many photographs are
-# referable.
+# referral. The model is useful where its net benefit, with its band, is above those of referring
+# everybody and nobody. Net benefit depends on how many photographs are referable.
 
 # %% [markdown] tags=["pt"]
 # Um limiar de 10 % significa que não encaminhar um olho encaminhável é nove vezes pior que um
-# encaminhamento desnecessário. O modelo é útil em um limiar se seu benefício líquido, com sua
-# faixa, está acima dos de encaminhar todos e de não encaminhar ninguém. O benefício líquido depende
-# de quantas são encaminháveis.
+# encaminhamento desnecessário. O modelo é útil onde seu benefício líquido, com sua faixa, supera os
+# de encaminhar todos e ninguém. O benefício líquido depende de quantas são encaminháveis.
 
 # %% tags=["report"]
 page.figure(
@@ -322,12 +313,11 @@ from dr_lib.evaluation.errors import list_errors, list_missed_patients
 if len(own):
     errors = list_errors(model, own, num_errors)
     if private:
+        missed = list_missed_patients(model, own, file_names)
+        words = "Patients who are missed, with all their photographs."
+        page.table(missed, "missed_patients", words)
         errors = errors.merge(file_names[["image_id", "file"]], on="image_id", how="left")
     page.table(errors.drop(columns="image_id"), "errors", "The worst errors on the test split.")
-if private and len(own):
-    missed = list_missed_patients(model, own, file_names)
-    words = "Patients who are missed, with all their photographs."
-    page.table(missed, "missed_patients", words)
 
 # %% tags=["report"]
 from dr_lib.claims.page import show_claims
@@ -365,9 +355,7 @@ if folds:
     words = say("Pooled are {} models of one recipe ({}), each tested on other patients.")
     answer.limits.append(words.format(model.test["fold"].nunique(), model.name))
 for other in filter(seems_confidence, models):
-    words = say(
-        "No probability of {} is low: is it that of the predicted class, not of the disease?"
-    )
+    words = say("No probability of {} is low: is it that of the predicted class?")
     answer.limits.append(words.format(other.name))
 if model.is_synthetic:
     answer.limits.append(say("The photographs are synthetic."))
