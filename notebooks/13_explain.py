@@ -2,16 +2,16 @@
 # # Where does a network look?
 #
 # **Question.** Which regions of a photograph raise the probability of referable disease?
-# **Input.** A run of notebook 10 or its model folder, and a folder that notebook 01 prepared.
+# **Input.** The model folder of a run of notebook 10, and a folder that notebook 01 prepared.
 # **Output.** Maps beside their control; no row, because nothing is timed. **Time.** Half a minute;
 # a minute more if no network has been trained.
 #
 # **Resumo.** Que regiões de uma retinografia aumentam a probabilidade de doença referível? Entrada:
-# uma execução do notebook 10 ou sua pasta de modelo, e uma pasta preparada pelo notebook 01. Saída:
+# a pasta de modelo de uma execução do notebook 10 e uma pasta preparada pelo notebook 01. Saída:
 # mapas ao lado do seu controle. Nenhuma linha é escrita: nada é cronometrado.
 
 # %% tags=["parameters"]
-model_dir: str = ""  # run of notebook 10, or its model folder; empty for the latest
+model_dir: str = ""  # model folder of a run of notebook 10; empty for the latest
 data_dir: str = "sample"  # prepared folder with the test photographs to map, or sample
 num_photographs: int = 100  # photographs to map, at most
 num_shown: int = 4  # photographs to show
@@ -81,7 +81,7 @@ setup.set_up(root, "13_explain", "cv2", "simplejpeg")
 from dr_lib import activate, choose, open_sample, probe
 from dr_lib.training.train_once import list_trained
 
-model_dir = model_dir or list_trained(root)[0]
+model_dir = model_dir or list_trained(root)[0] / "model"
 activate(choose(probe()))
 if data_dir == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample")
@@ -101,7 +101,7 @@ test = prepared.load("test", image_size)
 referable = np.flatnonzero(test.referable)[:num_photographs]
 images = test.images[referable]
 print(f"{facts['model']}, {image_size} px; {len(images)} photographs to explain")
-print(f"trained by run {Path(model_dir).name}")
+print(f"trained by run {Path(model_dir).parent.name}")
 
 # %% [markdown]
 # ## Method

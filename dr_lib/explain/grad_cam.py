@@ -17,7 +17,7 @@ BATCH_SIZE = 16  # photographs mapped at a time
 
 
 def load_network(folder: Path) -> tuple[keras.Model, dict[str, Any]]:
-    """Load the network of a run of notebook 10, or of its model folder, and what is known of it.
+    """Load the network of a model folder of notebook 10, and what is known of it.
 
     Raises:
         ModelFolderError: no model is there, or one that was exported.
@@ -27,7 +27,7 @@ def load_network(folder: Path) -> tuple[keras.Model, dict[str, Any]]:
     if kind != "keras":
         raise ModelFolderError(
             f"{folder} holds a model in the format {kind}, which has no gradients: give the "
-            "folder of a run of notebook 10"
+            "folder model of a run of notebook 10"
         )
     loaded = keras.saving.load_model(model.artifact, compile=False)
     # Keras loads it with a list of one input, and warns where it is given the input itself
