@@ -161,14 +161,13 @@ print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights
 # ## Method
 #
 # The server is the same process as in the container, `python -m dr_lib.serving serve`, on a
-# port of the loopback interface. `GET /ping` returns 503 until a warm-up prediction has finished. A
-# SageMaker endpoint offers no `/ping` to clients; it needs only its name, and boto3 signs the
-# requests with the user's credentials.
+# port of the loopback interface. It listens once a warm-up prediction has finished. A SageMaker
+# endpoint needs only its name; boto3 signs the requests with the user's credentials.
 
 # %%
 import psutil
 
-from dr_lib.serving.server.process import ServerProcess, wait_until_ready
+from dr_lib.serving.server.process import ServerProcess
 
 server = None
 url = url.rstrip("/").removesuffix("/invocations")
@@ -176,8 +175,6 @@ if not url:
     options = ["--threads", threads] if threads else []
     server = ServerProcess(served.path, run.folder / "server.log", *options)
     url = server.url
-elif not url.startswith("sagemaker:"):
-    wait_until_ready(url)
 ready_s = server.ready_s if server else float("nan")
 resident_mib = psutil.Process(server.pid).memory_info().rss / 2**20 if server else float("nan")
 print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")

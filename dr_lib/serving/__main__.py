@@ -1,28 +1,14 @@
 """The entry point of the container: python -m dr_lib.serving serve."""
 
 import os
-import signal
 import sys
 from pathlib import Path
 
+import click
 
-def _end_at_signals() -> None:
-    """End at signals until the server listens; a container's first process would ignore SIGTERM."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
-
-
-if __name__ == "__main__":
-    _end_at_signals()  # importing takes half a second, too
-
-import click  # noqa: E402
-
-from dr_lib.errors import DrError  # noqa: E402
-from dr_lib.options import PATH, POSITIVE  # noqa: E402
-from dr_lib.processes import end_with_parent  # noqa: E402
-from dr_lib.training.model_folder import ModelFolderError  # noqa: E402
-
-PORT = click.IntRange(0, 65535)
+from dr_lib.errors import DrError
+from dr_lib.options import PATH, POSITIVE
+from dr_lib.training.model_folder import ModelFolderError
 
 
 # SageMaker's contract has the folder, the port and its variable
@@ -36,7 +22,7 @@ PORT = click.IntRange(0, 65535)
 )
 @click.option(
     "--port",
-    type=PORT,
+    type=click.IntRange(0, 65535),
     envvar=["SAGEMAKER_BIND_TO_PORT", "PORT"],
     default=8080,
     help="port to listen at",
@@ -53,28 +39,8 @@ PORT = click.IntRange(0, 65535)
     type=click.IntRange(1),
     help="number of predictions at a time  [default: one per core]",
 )
-@click.option(
-    "--queue", type=click.IntRange(0), default=64, help="number of requests that may wait"
-)
-@click.option(
-    "--request-seconds",
-    type=POSITIVE,
-    default=10.0,
-    help="seconds for a client to send its body",
-)
-@click.option(
-    "--end-with",
-    type=int,
-    metavar="PID",
-    help="process id of the parent: end when it ends (Linux)",
-)
-def serve(folder: Path, end_with: int | None, **options) -> None:
+def serve(folder: Path, **options) -> None:
     """Serve the exported model in FOLDER over HTTP, as the container does."""
-    if end_with:
-        end_with_parent(signal.SIGTERM)
-        if os.getppid() != end_with:  # it has ended already
-            sys.exit(0)
-    _end_at_signals()
     from dr_lib.serving.server import server
 
     try:

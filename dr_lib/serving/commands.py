@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from dr_lib.command import write_command
-from dr_lib.data.commands import describe_statuses
 from dr_lib.options import PATH, POSITIVE, Amount, show_progress
 from dr_lib.serving.__main__ import serve as serve  # one of them, and the container's
 
@@ -62,13 +61,12 @@ def export(
         force=force,
         say=click.echo,
     )
-    for row in exported.itertuples():
-        outcome = f"{row.folder} {row.reason}" if row.folder else f"refused: {row.reason}"
-        click.echo(
-            f"{row.format:20} {row.artifact_mib:7.2f} MiB  {outcome}\n"
-            f"    sensitivity {row.sensitivity_before:.3f} to {row.sensitivity_after:.3f}, "
-            f"specificity {row.specificity_before:.3f} to {row.specificity_after:.3f}, by patient"
-        )
+    columns = ["format", "artifact_mib"]
+    for kind in ("sensitivity", "specificity"):  # by patient
+        columns += [f"{kind}_before", f"{kind}_after"]
+    click.echo(exported[[*columns, "folder"]].round(3).to_string(index=False))
+    for row in exported[~exported["passes"]].itertuples():
+        click.echo(f"{row.format} {'forced' if row.forced else 'refused'}: {row.reason}")
     if not exported["folder"].any():
         again = write_command(*sys.argv[1:], "--force")
         raise click.ClickException(
@@ -101,7 +99,6 @@ def predict(
     Of a prepared folder it writes predictions to evaluate, which name no file. An interrupted
     command is repeated to resume.
     """
-    from dr_lib.data.prepared.folder import count_statuses
     from dr_lib.serving.grader import grade_files as grader
     from dr_lib.training.model_folder import read_folder
 
@@ -120,7 +117,6 @@ def predict(
     click.echo(f"wrote {out}; {len(reasons)} photographs could not be graded")
     for reason, number in reasons.value_counts().items():
         click.echo(f"  {number} {reason}")
-    describe_statuses(count_statuses(table["fundus"][table["fundus"] != ""]))
     if warning := folder.facts.get("warning"):
         click.echo(warning)
     click.echo("This is not a medical device. Isto não é um dispositivo médico.")
@@ -130,21 +126,18 @@ def predict(
 @click.argument("url")
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
 @click.option(
-    "--requests",
-    "num_requests",
-    type=click.IntRange(1),
-    default=25,
+    "--gap",
+    "gap_s",
+    type=Amount(0),
+    default=5,
     show_default=True,
-    help="number of requests, one after another",
-)
-@click.option(
-    "--gap", "gap_s", type=Amount(0), default=5, show_default=True, help="seconds between them"
+    help="seconds between 25 requests",
 )
 @click.option(
     "--rate",
     "rate_per_s",
     type=POSITIVE,
-    help="requests a second, sent without waiting for answers, instead of one after another",
+    help="requests a second, sent without waiting for answers, instead of 25 one after another",
 )
 @click.option(
     "--seconds", type=POSITIVE, default=60, show_default=True, help="with --rate, how long"
@@ -153,7 +146,6 @@ def predict(
 def load(
     url: str,
     images: Path,
-    num_requests: int,
     gap_s: float,
     rate_per_s: float | None,
     seconds: float,
@@ -165,7 +157,7 @@ def load(
     from dr_lib.data.labels.label_files import find_files
     from dr_lib.serving.server import load
 
-    photographs = find_files(images)[0] if images.is_dir() else [images]
+    photographs = find_files(images)[0]
     files = [path for path in photographs if path.suffix.lower() in (".jpg", ".jpeg")]
     if not files:
         raise click.ClickException(
@@ -178,13 +170,10 @@ def load(
         load.run_closed_loop(send, files, num_requests=1)  # does it answer?
         requests = load.run_open_loop(send, files, rate_per_s=rate_per_s, seconds=seconds)
     else:
-        requests = load.run_closed_loop(send, files, num_requests=num_requests, gap_s=gap_s)
+        requests = load.run_closed_loop(send, files, gap_s=gap_s)
     row = load.summarise_load(requests)
     pd.DataFrame([row]).to_csv(out, index=False)
-    for name, value in row.items():
-        click.echo(
-            f"{name:15} {value:.4g}" if isinstance(value, float) else f"{name:15} {value}"
-        )
+    click.echo(pd.Series(row).to_string())
 
 
 @click.command()

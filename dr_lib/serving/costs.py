@@ -7,7 +7,6 @@ A machine is billed by the hour, busy or idle, so a month's machines are rented 
 import math
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from dr_lib.errors import DrError
 from dr_lib.report.groups import Selection, measure, select_runs
-from dr_lib.runs.prices import PriceError, find_price
+from dr_lib.runs.prices import find_price
 from dr_lib.statistics.intervals import NOTHING, Measured, tabulate
 from dr_lib.statistics.times import FEW_SESSIONS, WITHIN
 
@@ -138,8 +137,7 @@ def price_endpoints(
     loaded = loaded.assign(num_sessions=sessions)
     endpoints = []
     for _, rows in loaded.groupby(kinds, dropna=False, sort=False):
-        price = _find_price(rows.iloc[0].to_dict(), instance)
-        usd_per_hour = price["usd_per_hour"]
+        label, usd_per_hour = _find_price(rows.iloc[0], instance)
         times = {name: measure(name, rows) for name in TIMES}
         busy_ms = np.nansum([times["predict_ms"].value, times["decode_ms"].value])
         reason = _find_reason(rows, p99_ms)
@@ -152,25 +150,27 @@ def price_endpoints(
         # a larger rate needs fewer machines; one is billed at least
         rates = np.array([rate.value, rate.high, rate.low])
         machines = np.maximum(1, np.ceil((peak_per_s / rates).round(9)))
+        usd_per_month = machines * usd_per_hour * HOURS_PER_MONTH
         about = (rate.n, rate.scope)
         endpoints.append(
             {
                 **rows[kinds].iloc[0],
-                **price,
+                "instance": label,
+                "usd_per_hour": usd_per_hour,
                 "n": rate.n,
                 **times,
                 "busy_ms": busy_ms,
                 "usd_per_million_never_idle": float(usd_per_million(usd_per_hour, busy_ms)),
                 "rate_per_s": rate,
                 "num_machines": Measured(*machines, *about),
-                "usd_per_month": Measured(*machines * usd_per_hour * HOURS_PER_MONTH, *about),
+                "usd_per_month": Measured(*usd_per_month, *about),
                 "reason": reason,
                 "disturbed": bool(rows["disturbed"].any()),
             }
         )
+    priced = tabulate(endpoints)
     # those with a reason last
-    priced = tabulate(endpoints).sort_values("usd_per_month")
-    return priced.sort_values([*NETWORK, "reason"], kind="stable", ignore_index=True)
+    return priced.sort_values([*NETWORK, "reason", "usd_per_month"], ignore_index=True)
 
 
 def find_candidates(rows: pd.DataFrame) -> pd.DataFrame:
@@ -195,14 +195,8 @@ def _find_reason(rows: pd.DataFrame, p99_ms: float) -> str:
     return ""
 
 
-def _find_price(row: dict[str, Any], instance: str) -> dict[str, Any]:
-    """Find the price of the row's label, else of its machine, else of the default."""
+def _find_price(row: pd.Series, instance: str) -> tuple[str, float]:
+    """Find the label of the row, else its machine, else the default, and what it costs an hour."""
     named = (row.get("priced_as"), row.get("instance_type"), instance)
     label = next((name for name in named if name and pd.notna(name)), "")
-    try:
-        usd_per_hour = find_price(label).usd_per_hour
-    except PriceError:
-        usd_per_hour = row.get("usd_per_hour", math.nan)
-        if pd.isna(usd_per_hour):
-            raise
-    return {"instance": label, "usd_per_hour": usd_per_hour}
+    return label, find_price(label).usd_per_hour

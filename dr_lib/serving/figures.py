@@ -101,11 +101,8 @@ def answer_price(
         return Answer(sentence, more=more, limits=limits, rests=rests)
     row = candidates.iloc[0]
     usd, _, bounds = _write_span(row, "usd_per_month", lang).partition(" ")
-    words = say("a month, machines: {}; one held {} requests a second, n = {}")
-    machines = write_number(row["num_machines"], lang)
-    note = words.format(machines, _write_span(row, "rate_per_s", lang), row["n"])
     heading = f"{name(row['model'])}, {row['format']}, {row['instance']}"
-    number = Number(heading, f"{usd} USD", bounds, note)
+    number = Number(heading, f"{usd} USD", bounds, say("a month"))
     return Answer(sentence, [number], more=more, limits=limits, rests=rests)
 
 

@@ -146,11 +146,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         facts = json.loads((folder / MANIFEST).read_bytes())
         if "artifact" in facts:
             return facts
-    below = [path.parent.name for path in sorted(folder.glob(f"*/{MANIFEST}"))]
+    above = folder if folder.is_dir() else folder.parent
+    names = [path.parent.name for path in sorted(above.glob(f"*/{MANIFEST}"))]
     train = write_command("run", "papermill_runs/grades.yaml")
     raise ModelFolderError(
         f"{folder} holds no model of this suite, a folder with a {MANIFEST}: unpack an archive "
-        f"first, or give a folder below it ({', '.join(below) or 'none'} has a {MANIFEST}); to "
+        f"first, or give a folder in {above} ({', '.join(names) or 'none'} has a {MANIFEST}); to "
         f"make one: {train}, then {EXPORT}"
     )
 

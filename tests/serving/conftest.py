@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from dr_lib.files import lock
-from tests.processes import wait_until
-from tests.serving.driver import draw_photograph, encode, get, open_service, run_in_thread
+from tests.serving.driver import draw_photograph, encode, open_service, run_in_thread
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +30,10 @@ def jpeg() -> bytes:
 
 @pytest.fixture(scope="module")
 def port(served_folder):
-    """A server that is warm, whose clients have a second."""
-    with run_in_thread(open_service(served_folder, request_s=1.0)) as port:
-        wait_until(lambda: get(port).status == 200)
+    """A server whose clients have a second."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        run_in_thread(open_service(served_folder)) as port,
+    ):
+        patch.setattr("dr_lib.serving.server.app.REQUEST_S", 1.0)
         yield port

@@ -9,11 +9,10 @@ import os
 import re
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,12 +20,16 @@ import cv2
 import numpy as np
 import psutil
 
+from dr_lib.serving.grader.predict import Predictor
+from dr_lib.serving.server.app import Service, build_app
 from dr_lib.serving.server.process import ServerProcess
+from dr_lib.serving.server.server import Server
 from dr_lib.training.model_folder import read_folder
-from tests.processes import READY_S, find_port, is_listening, wait_until
+from tests.processes import find_port, is_listening, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVING = ROOT / "dr_lib" / "serving"
+LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
 
 
 class Answer(NamedTuple):
@@ -72,10 +75,9 @@ def get(port: int, path: str = "/ping") -> Answer:
     return call(port, "GET", path)
 
 
-def post(port: int, body: Any, media_type: str | None = "image/jpeg", **headers: str) -> Answer:
+def post(port: int, body: Any, media_type: str | None = "image/jpeg") -> Answer:
     """POST to /invocations over a connection of its own."""
-    if media_type:
-        headers["Content-Type"] = media_type
+    headers = {"Content-Type": media_type} if media_type else {}
     return call(port, "POST", "/invocations", body, headers)
 
 
@@ -90,11 +92,11 @@ def call(
         return Answer(response.status, response.headers, response.read())
 
 
-def send_raw(port: int, data: bytes, *, timeout_s: float = 20) -> bytes:
+def send_raw(port: int, data: bytes) -> bytes:
     """Send bytes over a connection of their own; return all that comes until the server closes
     it.
     """
-    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(data)
         received = b""
         with contextlib.suppress(ConnectionResetError):  # closed before all was read
@@ -114,33 +116,14 @@ def head(length: int | str, *extra: str, media_type: str = "image/jpeg") -> byte
     return "\r\n".join([*lines, *extra, "", ""]).encode()
 
 
-def open_service(
-    folder: Path,
-    *,
-    kind: type | None = None,
-    threads: int = 2,
-    queue: int = 8,
-    request_s: float = 10.0,
-    max_body: int = 6_291_456,
-):
-    """A service of the folder, not warm yet; `kind` is a Predictor of the test's own."""
-    from dr_lib.serving.grader.predict import Predictor
-    from dr_lib.serving.server.app import Service
-
-    predictor = (kind or Predictor)(read_folder(folder), threads)
-    return Service(
-        predictor, threads=threads, queue=queue, request_s=request_s, max_body=max_body
-    )
+def open_service(folder: Path, *, kind: type = Predictor, max_body: int = LIMIT) -> Service:
+    """A service of the folder with two threads; `kind` is a Predictor of the test's own."""
+    return Service(kind(read_folder(folder), 2), threads=2, max_body=max_body)
 
 
 @contextlib.contextmanager
-def run_in_thread(service: Any) -> Iterator[int]:
-    """Serve a service over real sockets from a thread of this process; yields the port, not yet
-    warm perhaps.
-    """
-    from dr_lib.serving.server.app import build_app
-    from dr_lib.serving.server.server import Server
-
+def run_in_thread(service: Service) -> Iterator[int]:
+    """Serve over real sockets from a thread of this process; yields the port."""
     port = find_port()
     server = Server(service, build_app(service), "127.0.0.1", port)
     thread = threading.Thread(target=server.run)
@@ -154,16 +137,6 @@ def run_in_thread(service: Any) -> Iterator[int]:
         service.pool.shutdown()
 
 
-def list_wheel_options(version: str, machine: str) -> list[str]:
-    """pip's options for the container's wheels, for a Python and a processor that need not be
-    this one's.
-    """
-    platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
-    options = ["--only-binary=:all:", "--python-version", version]
-    options += [word for platform in platforms for word in ("--platform", platform)]
-    return [*options, "--requirement", str(SERVING / "requirements.lock")]
-
-
 def read_image_environment() -> dict[str, str]:
     """The environment that the Dockerfile sets."""
     text = (SERVING / "Dockerfile").read_text().replace("\\\n", " ")
@@ -171,37 +144,27 @@ def read_image_environment() -> dict[str, str]:
     return dict(word.split("=") for word in words.split())
 
 
-class Process(NamedTuple):
-    """A server in a process of its own."""
-
-    process: subprocess.Popen
-    port: int
-    log: Path
+class Process(ServerProcess):
+    """A server in a process of its own, whose memory is measured."""
 
     def measure_resident_mb(self) -> float:
-        """Memory of all its processes now, shared pages by their share (PSS) [MB]."""
-        server = psutil.Process(self.process.pid)
-        processes = (server, *server.children(recursive=True))
-        return sum(process.memory_full_info().pss for process in processes) / 1e6
+        """Memory now, shared pages by their share (PSS) [MB]."""
+        return psutil.Process(self.pid).memory_full_info().pss / 1e6
 
     def measure_peak_mb(self) -> float:
         """The most resident memory so far [MB]."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
-@contextlib.contextmanager
 def run_process(
     model: Path,
     log: Path,
     *options: str,
-    python: tuple[str | Path, ...] = (sys.executable,),
+    python: Sequence[str | Path] = (sys.executable,),
     cwd: Path = ROOT,
-    ready_s: float = READY_S,
     **env: str,
-) -> Iterator[Process]:
+) -> Process:
     """Serve a model from a process of its own, in the container's environment."""
     environment = {"PATH": os.environ["PATH"]} | read_image_environment() | env
-    how = {"python": python, "cwd": cwd, "env": environment, "timeout_s": ready_s}
-    with ServerProcess(model, log, *options, **how) as process:
-        yield Process(process, process.port, log)
+    return Process(model, log, *options, python=python, cwd=cwd, env=environment)

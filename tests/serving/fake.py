@@ -14,7 +14,6 @@ class Request(NamedTuple):
     """What came, as the number of which request since the start."""
 
     number: int
-    path: str
     headers: HTTPMessage
     body: bytes
 
@@ -30,33 +29,25 @@ class Server(ThreadingHTTPServer):
         self.answer = answer
         self.count = itertools.count()
         self.seen: list[Request] = []
-        self.closes = False  # connections that are idle, saying nothing
-        self.headers: dict[str, str] = {}  # further ones of every answer
         self.url = f"http://127.0.0.1:{self.server_port}/invocations"
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Keeps connections open, as the served model does."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+    """Answers one request a connection."""
 
     def do_POST(self) -> None:  # noqa: N802
         """Read the body, ask the server what to say, say it."""
-        server = self.server
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        request = Request(next(server.count), self.path, self.headers, body)
-        status, content = server.answer(request)
-        server.seen.append(request)
-        self.close_connection = server.closes or status is None
+        request = Request(next(self.server.count), self.headers, body)
+        status, content = self.server.answer(request)
+        self.server.seen.append(request)
         if status is None:
             return
-        content = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
-        for name, value in {**server.headers, "Content-Length": len(content)}.items():
-            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(
+            content if isinstance(content, bytes) else json.dumps(content).encode()
+        )
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

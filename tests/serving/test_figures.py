@@ -7,6 +7,8 @@ from dr_lib.claims.claims import list_printed
 from dr_lib.serving.figures import plot_predict_time
 from tests.report.reading import is_whole, words
 
+PAPER = list_printed("B")
+
 
 def make_times(model="vgg19", predict_ms=450.0, name="keras", **columns):
     """A row of `price_endpoints` on this machine, from five runs."""
@@ -16,15 +18,6 @@ def make_times(model="vgg19", predict_ms=450.0, name="keras", **columns):
     return pd.DataFrame([about | times | columns])
 
 
-PAPER = list_printed("B")
-
-
-def plot(*tables, model="vgg19", published=PAPER, **options):
-    """The panels of a figure of these times."""
-    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-    return plot_predict_time(table, model, published=published, **options).axes
-
-
 def means(ax):
     """The large points of a panel, from the top."""
     return [line.get_xdata()[0] for line in ax.lines if line.get_markersize() == 8]
@@ -32,34 +25,29 @@ def means(ax):
 
 @pytest.mark.parametrize(
     ("model", "published"),
-    [("vgg19", [350.6, 204.6, 392.2, 308.8]), ("mobilenet", [81.1, 61.5])],
+    [
+        ("vgg19", [350.6, 204.6, 392.2, 308.8]),
+        ("mobilenet", [81.1, 61.5]),
+        ("small_cnn", []),  # the paper did not have it
+    ],
 )
 def test_equal_work_stands_on_one_axis(model, published):
-    """Four instances as it printed them, with its deviations; ours by machine and format, with
-    n, on one axis.
+    """Four instances as it printed them; ours by machine and format, with n, on one axis; other
+    sizes on their own.
     """
-    ours = [make_times(model), make_times(model, 20.0, "litert_int8")]
-    (ax,) = plot(*ours, model=model)
+    ours = pd.concat([make_times(model), make_times(model, 20.0, "litert_int8")])
+    (ax,) = plot_predict_time(ours, model, published=PAPER).axes
     assert means(ax)[: len(published)] == published
-    assert len(means(ax)) == 6 and means(ax)[4:] == pytest.approx([450, 20])
+    assert means(ax)[-2:] == pytest.approx([450, 20])
     labels = [label.get_text() for label in ax.get_yticklabels()]
-    names = [f"ml.{name}.xlarge\nCamargo et al." for name in ("m4", "m5", "m6g", "c7g")]
-    names += [f"local, CPU\n{kind}, n = 5" for kind in ("keras", "litert_int8")]
-    assert labels == names and ax.get_title(loc="left").endswith(" 224 px [ms]")
-    other = plot(*[each.assign(image_size=96) for each in ours], model=model)
-    assert [len(means(ax)) for ax in other] == [4, 2]
-
-
-def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
-    """Before anything has been measured, and for networks that the paper did not have."""
-    (paper,) = plot()
-    assert len(means(paper)) == 4
-    (ours,) = plot(make_times("small_cnn", 3.0), model="small_cnn")
-    assert means(ours) == pytest.approx([3])
+    assert labels[-2:] == [f"local, CPU\n{kind}, n = 5" for kind in ("keras", "litert_int8")]
+    assert not published or labels[0] == "ml.m4.xlarge\nCamargo et al."
+    other = plot_predict_time(ours.assign(image_size=96), model, published=PAPER).axes
+    assert len(means(other[-1])) == 2
 
 
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped():
-    """Decimal commas, on the axis too."""
-    (ax,) = plot(make_times(predict_ms=2000.0, environment="some cloud, CPU"), lang="pt")
+    """Decimal commas, on the axis too; the paper may stand alone."""
+    (ax,) = plot_predict_time(pd.DataFrame(), "vgg19", "pt", published=PAPER).axes
     assert "351 ms" in words(ax.figure) and "392 ms" in words(ax.figure)
     assert ax.xaxis.get_major_formatter()(2.5, 0) == "2,5" and is_whole(ax.figure)

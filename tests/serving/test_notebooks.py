@@ -110,7 +110,7 @@ def test_22_says_why_an_endpoint_does_not_answer(clone, kernel, small_sample):
     for asked, message in (
         ({"served_dir": "nowhere"}, "holds no model"),
         ({"url": "http://127.0.0.1:9"}, "give the folder that the endpoint serves"),
-        ({"served_dir": str(refused)}, "ping does not return 200; see"),
+        ({"served_dir": str(refused)}, "the server is not ready: see"),
     ):
         with pytest.raises(papermill.PapermillExecutionError, match=message):
             execute(clone, "22_serve_and_load", kernel, photographs=photographs, **asked)

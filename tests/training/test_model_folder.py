@@ -106,8 +106,9 @@ def test_a_folder_of_models_names_them(folder, tmp_path_factory):
     above = tmp_path_factory.mktemp("exported")
     for name in ("keras", "litert_int8"):
         shutil.copytree(folder, above / name)
-    with pytest.raises(ModelFolderError, match=r"a folder below it \(keras, litert_int8 has"):
-        read_folder(above)
+    for path in (above, above / "savedmodel"):
+        with pytest.raises(ModelFolderError, match=rf"in {above} \(keras, litert_int8 has"):
+            read_folder(path)
 
 
 @pytest.mark.parametrize("name", ["model.tar.gz", "network.H5", "saved_model/saved_model.pb"])

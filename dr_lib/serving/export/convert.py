@@ -1,7 +1,6 @@
 """Convert a Keras network to formats for serving: SavedModel, LiteRT with several precisions."""
 
 import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 FORMATS = {  # with the name of the file, or of SavedModel's folder
     "savedmodel": "saved_model",
     "litert_float32": "model.tflite",
-    # weights alone; activations are rounded call by call
-    "litert_dynamic_int8": "model.tflite",
     "litert_int8": "model.tflite",  # every operation, with scales from calibration
 }
 
@@ -46,30 +43,21 @@ def convert(
             activations set the scales. About 100 of all grades do.
 
     Raises:
-        DrError: Keras runs on another backend, int8 without crops, or a converter that fails.
+        DrError: int8 without crops, or a converter that fails.
     """
-    import keras
-
-    if keras.backend.backend() != "tensorflow":
-        raise DrError(
-            "converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported"
-        )
     # scales of 0 end the process, from inside LiteRT
     is_calibrated = calibration is not None and np.ptp(calibration, axis=(1, 2)).any()
     if format_name == "litert_int8" and not is_calibrated:
         raise DrError(
             f"{format_name} needs calibration: crops of the training split that show something"
         )
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".converting-") as folder:
-        temporary = Path(folder) / path.name
-        try:
-            if format_name == "savedmodel":
-                _write_savedmodel(network, temporary)
-            else:
-                temporary.write_bytes(_to_litert(network, format_name, calibration))
-        except Exception as error:  # TensorFlow's derive from nothing else
-            raise DrError(f"{format_name}: {error}") from error
-        temporary.rename(path)
+    try:
+        if format_name == "savedmodel":
+            _write_savedmodel(network, path)
+        else:
+            path.write_bytes(_to_litert(network, format_name, calibration))
+    except Exception as error:  # TensorFlow's derive from nothing else
+        raise DrError(f"{format_name}: {error}") from error
 
 
 def load_network(path: Path, model: str = "") -> "keras.Model":
@@ -124,9 +112,8 @@ def _to_litert(
     import tensorflow as tf
 
     converter = tf.lite.TFLiteConverter.from_keras_model(network)
-    if format_name != "litert_float32":
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if format_name == "litert_int8":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
         # float32 where one knows no int8
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.representative_dataset = lambda: ([image[None]] for image in calibration)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib import files
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
 from dr_lib.serving.export import gate
@@ -178,6 +177,6 @@ def pack_folder(folder: Path, path: Path) -> None:
     def forget_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         return entry.replace(uid=0, gid=0, uname="", gname="", mtime=0, mode=0o644, deep=False)
 
-    with files.replace(path) as temporary, tarfile.open(temporary, "w:gz") as archive:
+    with tarfile.open(path, "w:gz") as archive:
         for file in (model.path / MANIFEST, *list_files(model.artifact)):
             archive.add(file, file.relative_to(model.path).as_posix(), filter=forget_owner)

@@ -14,7 +14,6 @@ from dr_lib.training.metrics import find_doubt
 
 ROUNDING = 0.01  # of a probability: a format that changes less has lost nothing
 MAX_LOSS = 0.05  # of sensitivity and of specificity
-MAX_PATIENTS = 100_000  # more are not there
 
 
 class Labelled(NamedTuple):
@@ -115,12 +114,12 @@ def bound_share(number: int, total: int) -> float:
     return float(stats.beta.ppf(0.95, number + 1, total - number))
 
 
-def find_needed(number: int, total: int) -> int:
-    """How many patients would pass if as large a share of them were lost; 0 if none would."""
-    n = np.arange(total + 1, MAX_PATIENTS + 1)
-    lost = -(-number * n // max(1, total))  # rounded up
-    passing = n[stats.beta.ppf(0.95, lost + 1, n - lost) < MAX_LOSS]
-    return int(passing[0]) if len(passing) else 0
+def find_needed(number: int) -> int:
+    """How many patients it takes to pass if so many of them, and no more, lose their answer."""
+    total = 1 + int(number / MAX_LOSS)
+    while bound_share(number, total) >= MAX_LOSS:
+        total += 1
+    return total
 
 
 def check_model(probabilities: np.ndarray) -> None:
@@ -149,11 +148,8 @@ def describe_gate(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _check_probabilities(rows: np.ndarray) -> None:
     is_sound = rows.shape[1] == len(GRADES) and rows.min() >= 0
     # the softmax of an int8 network is rounded to 1/256 in each of five grades
-    if not is_sound or not np.abs(rows.sum(axis=1) - 1).max() <= 0.02:
-        raise DrError(
-            "a row does not hold probabilities (finite, 0 or more, sum 1): the model or the format"
-            " is broken: export it again"
-        )
+    if not is_sound or not np.allclose(rows.sum(axis=1), 1, rtol=0, atol=0.02):
+        raise DrError("the model or the format gives no probabilities: export it again")
 
 
 def _describe_same(probabilities: np.ndarray) -> str:
@@ -173,10 +169,8 @@ def _explain(name: str, num_lost: int, number: int) -> str:
     """Explain why a format may lose too much."""
     kind = {"sensitivity": "rightly referred", "specificity": "rightly not referred"}[name]
     high = bound_share(num_lost, number)
-    reason = (
+    return (
         f"{num_lost} of {number} {kind} patients lose their right answer, so up to {high:.1%} of"
-        f" {name} may be lost, {MAX_LOSS:.0%} are allowed"
+        f" {name} may be lost, {MAX_LOSS:.0%} are allowed: at least {find_needed(num_lost)} such"
+        " patients would be needed to pass"
     )
-    if needed := find_needed(num_lost, number):
-        return f"{reason}: at least {needed} such patients would be needed to pass"
-    return f"{reason}: with such a share {MAX_PATIENTS:,} patients would not pass"

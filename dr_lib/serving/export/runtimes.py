@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dr_lib.errors import DrError
 from dr_lib.hardware import import_tensorflow
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.export.convert import FORMATS, load_network
+from dr_lib.serving.grader.litert import LiteRT
+from dr_lib.serving.grader.savedmodel import SavedModel
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -37,38 +38,24 @@ def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
         The function; it takes any number of photographs, and one thread at a time may call it.
 
     Raises:
-        DrError: the artifact cannot be read, or TensorFlow's threads are set already.
+        DrError: the artifact cannot be read.
     """
     if num_threads and not name.startswith("litert"):
         pin_tensorflow(num_threads)
-    try:
-        if name == "keras_predict":
-            network = load_network(artifact)
-            return lambda images: network.predict(images, verbose=0)
-        if name == "savedmodel":
-            from dr_lib.serving.grader.savedmodel import SavedModel
-
-            return SavedModel(artifact)
-        from dr_lib.serving.grader.litert import LiteRT
-
-        return LiteRT(artifact, num_threads=num_threads or count_cpus())
-    except Exception as error:  # every runtime has errors of its own
-        raise DrError(f"{artifact.name} cannot be opened as {name}: {error}") from error
+    if name == "keras_predict":
+        network = load_network(artifact)
+        return lambda images: network.predict(images, verbose=0)
+    if name == "savedmodel":
+        return SavedModel(artifact)
+    return LiteRT(artifact.read_bytes(), num_threads or count_cpus())
 
 
 def pin_tensorflow(num_threads: int) -> None:
-    """Set TensorFlow's number of threads in this process; call it before TensorFlow computes
-    anything.
+    """Set TensorFlow's number of threads in this process.
 
     Raises:
-        DrError: it has already computed with another number.
+        RuntimeError: TensorFlow has already computed with another number.
     """
-    tf = import_tensorflow()
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-        tf.config.threading.set_inter_op_parallelism_threads(num_threads)
-    except RuntimeError as error:
-        raise DrError(
-            "TensorFlow already uses a different number of threads in this process: call "
-            f"pin_tensorflow({num_threads}) before any use, or open the model in a separate process"
-        ) from error
+    threading = import_tensorflow().config.threading
+    threading.set_intra_op_parallelism_threads(num_threads)
+    threading.set_inter_op_parallelism_threads(num_threads)

@@ -49,17 +49,14 @@ def grade_files(
     Returns:
         The table.
     """
-    source = Path(os.path.abspath(source))
-    if not source.exists():
-        raise FileNotFoundError(f"{source} does not exist")
     if out.exists():
         raise DrError(f"{out} exists and is not overwritten: name another file")
-    is_folder = source.is_dir()
-    files = find_files(source)[0] if is_folder else [source]
-    out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    source = Path(os.path.abspath(source))
     facts = folder.facts
     if not facts["grades"]:
         raise DrError(f"{folder.path} holds a model for referral: give one of task grades")
+    files = [source] if source.is_file() else find_files(source)[0]
+    out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     cache = out.with_name(f"{out.name}.crops")
     table = crop_files(
         files,
@@ -71,11 +68,6 @@ def grade_files(
     )
     cropped = table[table["reason"] == ""]
     probabilities = _predict(folder, StoredCrops(cache, cropped, facts["image_size"]))
-    folder_path = source if is_folder else source.parent
-    names = [f"./{file.relative_to(folder_path)}" for file in files]
-    table["file"] = [name.encode("utf-8", "backslashreplace").decode() for name in names]
-    table = table.rename(columns={"status": "fundus", "reason": "error"})
-    table = table[["file", "fundus", "error"]].assign(model_version=folder.version)
     graded = pd.DataFrame(probabilities, cropped.index).add_prefix("probability_")
     graded.insert(0, "most_probable_grade", probabilities.argmax(axis=1))
     graded["probability_referable"] = sum_referable(probabilities)
@@ -83,13 +75,16 @@ def grade_files(
     is_referable = graded["probability_referable"] >= facts["threshold"]
     graded["referable_at_threshold"] = is_referable.astype(int)
     whole = dict.fromkeys(["most_probable_grade", "referable_at_threshold"], "Int64")
-    table = table.join(graded.astype(whole))
-    columns = ["file", *graded, "fundus", "model_version", "error"]
+    above = source.parent if source.is_file() else source
+    named = pd.DataFrame({"file": [f"./{file.relative_to(above)}" for file in files]})
+    rest = table[["status", "reason"]].set_axis(["fundus", "error"], axis=1)
+    rest.insert(1, "model_version", folder.version)
+    graded = named.join(graded.astype(whole)).join(rest)
     with replace(out) as temporary:
         temporary.touch(mode=0o600)  # it names files
-        table[columns].to_csv(temporary, index=False, float_format="%.6g")
+        graded.to_csv(temporary, index=False, float_format="%.6g", errors="backslashreplace")
     shutil.rmtree(cache)
-    return table
+    return graded
 
 
 def grade_prepared(
@@ -109,9 +104,9 @@ def grade_prepared(
         is_external: the model learned from none of these photographs.
 
     Raises:
-        DrError: the folder is not the model's and is_external is not said, or the other way round;
-            the model learned from these crops by another split, was made for other crops, or does
-            not say what it learned from.
+        DrError: the folder or its split is not the model's and is_external is not said, or the
+            other way round; the model was made for other crops, or does not say what it learned
+            from.
     """
     facts = folder.facts
     prepared = Prepared(data_dir, find_split(data_dir, facts["split_sha256"]))
@@ -135,11 +130,10 @@ def grade_prepared(
 def _check_origin(facts: dict[str, Any], prepared: Prepared, is_external: bool) -> None:
     """Check that these crops are the model's own data, or are declared external."""
     data = prepared.describe()
-    data_dir = prepared.path
     for name in ("crop_size", "crop_method"):
         if data[name] != facts[name]:
             raise DrError(
-                f"{data_dir}: its {name} is {data[name]}, the model's is {facts[name]}: "
+                f"{prepared.path}: its {name} is {data[name]}, the model's is {facts[name]}: "
                 "prepare it in the same way"
             )
     if not facts["data_sha256"]:
@@ -149,16 +143,13 @@ def _check_origin(facts: dict[str, Any], prepared: Prepared, is_external: bool) 
         )
     is_own = data["data_sha256"] == facts["data_sha256"]
     if is_own and is_external:
-        raise DrError(f"the model was trained on {data_dir}: leave out --external")
-    if not is_own and not is_external:
+        raise DrError(f"the model was trained on {prepared.path}: leave out --external")
+    is_same_split = data["split_sha256"] == facts["split_sha256"]
+    if not is_external and not (is_own and is_same_split):
         raise DrError(
-            f"{data_dir} has changed since the model was trained: give the folder as it was, "
-            "or, if the model was trained on none of its photographs, add --external to make "
-            "all of them test photographs"
-        )
-    if not is_external and data["split_sha256"] != facts["split_sha256"]:
-        raise DrError(
-            f"the model was trained on {data_dir} with a split table that no longer exists"
+            f"{prepared.path} or its split has changed since the model was trained: give the "
+            "folder as it was, or, if the model was trained on none of its photographs, add "
+            "--external to make all of them test photographs"
         )
 
 

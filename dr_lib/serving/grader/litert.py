@@ -1,7 +1,5 @@
 """Run a LiteRT model."""
 
-from pathlib import Path
-
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
@@ -11,32 +9,22 @@ from dr_lib.training.model_folder import ModelFolderError
 class LiteRT:
     """A model and its buffers; only one thread at a time may use it."""
 
-    def __init__(self, path: Path, *, num_threads: int = 1, content: bytes | None = None):
-        """Load a .tflite file; raise ModelFolderError if it cannot be loaded or has other inputs or
-        outputs. Interpreters of one file share its `content`, if it is given.
+    def __init__(self, content: bytes, num_threads: int):
+        """Load the content of a .tflite file, which interpreters share; read from the disk, it
+        would stay mapped, and what is written into it be read.
+
+        Raises:
+            ModelFolderError: it is no such model.
         """
         try:
-            # a file would stay mapped, and what is written into it be read
-            content = content or path.read_bytes()
             self._interpreter = Interpreter(model_content=content, num_threads=num_threads)
             self._interpreter.allocate_tensors()
-        except (OSError, ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError) as error:
             raise ModelFolderError(
-                f"{path}: not a LiteRT model that this runtime can run: {error}"
+                f"not a LiteRT model that this runtime can run: export it again ({error})"
             ) from error
-        (inputs,) = self._interpreter.get_input_details()
-        (outputs,) = self._interpreter.get_output_details()
-        if (
-            inputs["dtype"] is not np.uint8
-            or len(inputs["shape"]) != 4
-            or outputs["dtype"] is not np.float32
-        ):
-            raise ModelFolderError(
-                f"{path}: the model must take (1, side, side, 3) uint8 and give float32"
-            )
-        self._input = inputs["index"]
-        self._output = outputs["index"]
-        self.image_size = int(inputs["shape"][1])
+        self._input = self._interpreter.get_input_details()[0]["index"]
+        self._output = self._interpreter.get_output_details()[0]["index"]
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """(n, side, side, 3) uint8 -> (n, grades) float32, one photograph after another."""

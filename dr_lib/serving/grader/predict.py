@@ -44,13 +44,10 @@ class Predictor:
         which multiplies the memory. A SavedModel is there once, for all threads.
 
         Raises:
-            ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or
-                one that does not fit its manifest.
+            ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel.
         """
         self.facts = folder.facts
         self.version = folder.version
-        self.threshold = folder.facts["threshold"]
-        self.warning = folder.facts.get("warning", "")
         is_litert = folder.facts["format"] != "savedmodel"
         runtime = "ai_edge_litert" if is_litert else "tensorflow"
         self.machine = {
@@ -61,11 +58,6 @@ class Predictor:
         }
         self._idle: SimpleQueue[LiteRT | SavedModel] = SimpleQueue()
         for model in _open(folder, num_threads):
-            if model.image_size != folder.facts["image_size"]:
-                raise ModelFolderError(
-                    f"{folder.path}: the model takes {model.image_size} px, but its manifest "
-                    "differs"
-                )
             self._idle.put(model)
 
     def warm_up(self) -> None:
@@ -73,6 +65,7 @@ class Predictor:
 
         Raises:
             ModelFolderError: no probabilities come out, one for each grade.
+            ValueError: the model takes another size than its manifest says.
         """
         photograph = np.zeros((480, 640, 3), np.uint8)
         cv2.circle(photograph, (320, 240), 200, (190, 100, 50), -1)
@@ -81,22 +74,19 @@ class Predictor:
             probabilities = self.grade(body)["probabilities"]
             is_whole = len(probabilities) == len(self.facts["grades"])
             if not is_whole or not abs(sum(probabilities) - 1) < 0.02:
-                raise ModelFolderError(
-                    f"the model gives {probabilities} instead of probabilities"
-                )
+                raise ModelFolderError(f"{probabilities} are no probabilities: export it again")
 
     def predict(self, images: np.ndarray) -> np.ndarray:
         """Predict (n, grades) probabilities from (n, side, side, 3) uint8 crops of the model's
         size.
         """
-        interpreter = self._idle.get()
+        model = self._idle.get()
         try:
-            probabilities = interpreter(images)
+            return model(images)
         finally:
-            self._idle.put(interpreter)
-        return probabilities
+            self._idle.put(model)
 
-    def __call__(self, body: bytes, is_json: bool = False) -> dict[str, Any]:
+    def __call__(self, body: bytes | bytearray, is_json: bool = False) -> dict[str, Any]:
         """Answer a request as the endpoint does, with its JSON as a dictionary.
 
         Args:
@@ -109,7 +99,7 @@ class Predictor:
         """
         if not body:
             raise RefusedError(400, "the body is empty: send a JPEG, PNG or DICOM file")
-        encoded = _read_json(body) if is_json else body
+        encoded = _read_json(body) if is_json else bytes(body)
         is_picture = encoded.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"))
         if not is_picture and not is_dicom(encoded):
             raise RefusedError(
@@ -145,11 +135,11 @@ class Predictor:
             "most_probable_grade": int(probabilities.argmax()),
             "probabilities": probabilities.tolist(),
             "probability_referable": referable,
-            "referable_at_threshold": referable >= self.threshold,
-            "threshold": self.threshold,
+            "referable_at_threshold": referable >= self.facts["threshold"],
+            "threshold": self.facts["threshold"],
             "model": self.facts["model"],
             "model_version": self.version,
-            "warning": self.warning,
+            "warning": self.facts.get("warning", ""),
             "machine": self.machine,
             "fundus": {"status": crop.status, **circle},
             "timings_ms": {
@@ -171,31 +161,18 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
     # interpreters may pack 12 MiB of artifacts, each its own copy
     count = max(1, min(num_threads, 12 * 2**20 // max(1, folder.facts["bytes"])))
     content = folder.artifact.read_bytes()
-    return [
-        LiteRT(folder.artifact, num_threads=num_threads // count, content=content)
-        for _ in range(count)
-    ]
+    return [LiteRT(content, num_threads // count) for _ in range(count)]
 
 
 def _read_json(body: bytes) -> bytes:
-    """Read the file in the only `image` of a JSON object, in any base64 that people send: with line
-    ends, as a data URL, with the URL-safe alphabet, without padding.
-    """
+    """Read the file in the `image` of a JSON object, in base64 (RFC 4648) with or without lines."""
     # base64 has none of them; 6 MB of them would become 200 MB of objects
     if sum(map(body.count, b"[{,")) > 100:
         raise RefusedError(400, 'the JSON may hold little besides "image", the file in base64')
     try:
-        # an object becomes its pairs; line ends may stand within a text
-        pairs = json.loads(body, object_pairs_hook=list, strict=False)
-        (text,) = [value for name, value in pairs if name == "image"]
-        if text.startswith("data:"):
-            text = text.partition(",")[2]
-        # from the URL-safe alphabet, without line ends
-        text = text.strip().translate(str.maketrans("-_", "+/", "\r\n\t")).rstrip("=")
-        return binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        text = json.loads(body, strict=False)["image"]  # line ends may stand within a text
+        return binascii.a2b_base64("".join(text.split()), strict_mode=True)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RefusedError(
-            400,
-            'send JSON such as {"image": BASE64}: one file for each request, under the key image, '
-            "in base64",
+            400, 'send JSON such as {"image": BASE64}: one file for each request, in base64'
         ) from error

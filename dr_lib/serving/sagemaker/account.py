@@ -38,22 +38,16 @@ def open_client(service: str, attempts: int = 5) -> Any:
     """Open boto3's client of a service, with the user's credentials and region.
 
     Raises:
-        DrError: boto3 is not installed, or has no region or credentials.
+        DrError: boto3 is not installed, or has no region.
     """
     try:
         import boto3
         from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
     except ImportError as error:
         raise DrError(f"SageMaker needs boto3: {write_install('boto3')}") from error
-    session = boto3.Session()
-    if session.get_credentials() is None:
-        raise DrError("no AWS credentials found: run aws configure")
     retries = {"total_max_attempts": attempts, "mode": "standard"}
-    try:
-        return session.client(service, config=Config(retries=retries, max_pool_connections=64))
-    except (BotoCoreError, ValueError) as error:
-        raise DrError(f"{error}: set AWS_DEFAULT_REGION, or run aws configure") from error
+    config = Config(retries=retries, max_pool_connections=64)
+    return call("opening AWS", boto3.client, service_name=service, config=config)
 
 
 def call(what: str, function: Callable[..., Any], **arguments: Any) -> Any:
@@ -69,7 +63,10 @@ def call(what: str, function: Callable[..., Any], **arguments: Any) -> Any:
         advice = [*advice, "repeat the command"][0]
         raise AwsError(f"{what}: {hide_account(error)}: {advice}") from None
     except (BotoCoreError, Boto3Error) as error:
-        raise AwsError(f"{what}: {hide_account(error)}: repeat the command") from None
+        raise AwsError(
+            f"{what}: {hide_account(error)}: check aws configure and your connection, and repeat"
+            " the command"
+        ) from None
 
 
 def hide_account(error: Exception) -> str:
@@ -128,10 +125,9 @@ class Account:
                 )
             images = {"repositoryName": parts[2], "imageIds": [{"imageTag": parts[3]}]}
             call(f"image {parts[2]}:{parts[3]}", ecr.describe_images, **images)
-        client = open_client("service-quotas")
-        pages = client.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
-        pages = call("quotas", lambda: list(pages))
-        quotas = {each["QuotaName"]: each["Value"] for page in pages for each in page["Quotas"]}
+        pages = open_client("service-quotas").get_paginator("list_service_quotas")
+        pages = pages.paginate(ServiceCode="sagemaker")
+        quotas = dict(call("quotas", lambda: [*pages.search("Quotas[].[QuotaName, Value]")]))
         for instance in instances:
             if not quotas.get(f"{instance} for endpoint usage"):
                 raise DrError(

@@ -28,12 +28,8 @@ class Ledger:
     """What was made at AWS and is not deleted yet, on disk."""
 
     def __init__(self, path: Path):
-        """Read the ledger, if there is one."""
+        """Take the path of the ledger, which may be there."""
         self._path = path
-        self.left: list[tuple[str, str]] = []  # kind and name
-        lines = path.read_text().splitlines() if path.exists() else []
-        for line in lines:
-            self._follow(*line.split("\t")[1:])
 
     def note(self, action: str, kind: str, name: str) -> None:
         """Write a line to the disk: create, delete or deleted."""
@@ -42,13 +38,14 @@ class Ledger:
             file.write(f"{now}\t{action}\t{kind}\t{name}\n")
             file.flush()
             os.fsync(file.fileno())
-        self._follow(action, kind, name)
 
-    def _follow(self, action: str, kind: str, name: str) -> None:
-        if action == "create":
-            self.left.append((kind, name))
-        if action == "deleted":
-            self.left = [each for each in self.left if each != (kind, name)]
+    def list_left(self) -> list[tuple[str, str]]:
+        """List kind and name of what is there, in the order in which it is deleted."""
+        text = self._path.read_text() if self._path.exists() else ""
+        lines = [line.split("\t") for line in text.splitlines()]
+        last = {(kind, name): action for _, action, kind, name in lines}
+        left = [each for each, action in last.items() if action != "deleted"]
+        return sorted(left, key=lambda each: KINDS.index(each[0]))
 
 
 def tag(name: str) -> list[dict[str, str]]:
@@ -152,7 +149,7 @@ def delete(account: Account, ledger: Ledger) -> None:
         "schedule": lambda name: account.scheduler.delete_schedule(Name=name),
     }
     failures = {}
-    for kind, name in sorted(ledger.left, key=lambda each: KINDS.index(each[0])):
+    for kind, name in ledger.list_left():
         if name in failures:  # its schedule stays, which deletes the endpoint
             continue
         try:

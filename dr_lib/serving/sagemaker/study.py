@@ -125,8 +125,8 @@ def _delete_left(account: Account, ledger: deployment.Ledger, prefix: str) -> No
         if deployment.tag(name)[0] in tags:
             for kind in deployment.KINDS:
                 ledger.note("create", kind, name)
-    if ledger.left:
-        names = ", ".join(sorted({name for _, name in ledger.left}))
+    if left := ledger.list_left():
+        names = ", ".join(sorted({name for _, name in left}))
         click.echo(f"deleting what an earlier command left: {names}")
         deployment.delete(account, ledger)
 

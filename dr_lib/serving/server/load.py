@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException, responses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -27,27 +27,16 @@ from dr_lib.serving.sagemaker.endpoint import SCHEME, open_endpoint
 
 PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 TIMES = ["round_trip_ms", "decode_ms", "predict_ms"]
-# fields of an answer that hold a prediction: this server's, and TensorFlow Serving's
-PREDICTIONS = ("probabilities", "predictions", "outputs")
 TIMEOUT_S = 60.0  # a server that says nothing for so long has failed
 NUM_CONNECTIONS = 64  # requests that an open loop has under way at once
 
 Send = Callable[[bytes], tuple[int, bytes]]  # body -> status and content
 
 
-class Answer(NamedTuple):
-    """The outcome of one request."""
-
-    round_trip_ms: float = 0.0  # to the answer's last byte
-    decode_ms: float = math.nan  # as the server says
-    predict_ms: float = math.nan
-    error: str = ""  # empty where there is a prediction
-
-
 def open_sender(url: str, content_type: str = "image/jpeg") -> Send:
     """Open an address: a function that any number of threads may call.
 
-    Each request to http or https has a connection of its own, as users' do.
+    Each request to http or https opens a connection of its own, as users do.
     """
     if url.startswith(SCHEME):
         return open_endpoint(url, content_type)
@@ -75,7 +64,9 @@ def run_closed_loop(
         gap_s: pause between the end of a request and the start of the next.
 
     Returns:
-        A row per request, failed ones too: `sent_s` since the first, and the fields of `Answer`.
+        A row per request, failed ones too: `sent_s` since the first; `round_trip_ms`, from opening
+        the connection to the answer's last byte; `decode_ms` and `predict_ms`, as the server says;
+        `error`, empty where there is a prediction.
 
     Raises:
         DrError: the first one is not answered with a prediction.
@@ -85,10 +76,10 @@ def run_closed_loop(
     for request in range(num_requests):
         time.sleep(gap_s if request else 0)
         sent_s = time.perf_counter() - start
-        answer = _measure(send, files[request % len(files)])
-        if answer.error and not rows:
-            raise DrError(f"the first request failed, {answer.error}: check the address")
-        rows.append({"sent_s": sent_s, **answer._asdict()})
+        row = _measure(send, files[request % len(files)])
+        if row["error"] and not rows:
+            raise DrError(f"the first request failed, {row['error']}: check the address")
+        rows.append({"sent_s": sent_s, **row})
     return pd.DataFrame(rows)
 
 
@@ -118,12 +109,9 @@ def run_open_loop(
     def send_when_due(request: int) -> dict[str, Any]:
         time.sleep(max(0.0, due[request] - (time.perf_counter() - start)))
         sent_s = time.perf_counter() - start
-        late_s = sent_s - due[request]
-        answer = Answer(error="not sent: no connection was free in time")
-        if late_s <= TIMEOUT_S:
-            answer = _measure(send, files[request % len(files)])
-        response_ms = 1e3 * late_s + answer.round_trip_ms
-        return {"sent_s": sent_s, **answer._asdict(), "response_ms": response_ms}
+        row = _measure(send, files[request % len(files)])
+        response_ms = 1e3 * (sent_s - due[request]) + row["round_trip_ms"]
+        return {"sent_s": sent_s, **row, "response_ms": response_ms}
 
     with ThreadPoolExecutor(NUM_CONNECTIONS) as threads:
         rows = list(threads.map(send_when_due, range(num_requests)))
@@ -204,39 +192,39 @@ def find_max_rate(
     return pd.DataFrame(tried)
 
 
-def _measure(send: Send, file: Path) -> Answer:
-    """Send one request and time it."""
+def _measure(send: Send, file: Path) -> dict[str, Any]:
+    """Send one request and time it, until it has failed if it does."""
     body = file.read_bytes()
+    facts = {}
+    error = ""
     start = time.perf_counter()
     try:
         status, content = send(body)
-    except (OSError, ValueError, HTTPException) as error:
-        return Answer(error=f"{type(error).__name__}: {error}")
+    except (OSError, ValueError, HTTPException) as fault:
+        error = f"{type(fault).__name__}: {fault}"
     round_trip_ms = 1e3 * (time.perf_counter() - start)
-    facts, error = read_answer(status, content)
+    if not error:
+        facts, error = read_answer(status, content)
     timings = facts.get("timings_ms", {})
-    return Answer(
-        round_trip_ms,
-        timings.get("decode", math.nan),
-        timings.get("predict", math.nan),
-        error,
-    )
+    return {
+        "round_trip_ms": round_trip_ms,
+        "decode_ms": timings.get("decode", math.nan),
+        "predict_ms": timings.get("predict", math.nan),
+        "error": error,
+    }
 
 
 def read_answer(status: int, content: bytes) -> tuple[dict[str, Any], str]:
-    """Read the object in an answer, and why it is no prediction; empty if it is one."""
+    """Read the object in an answer, and why it holds no probabilities; empty if it does."""
     try:
-        facts = json.loads(content)
-    except ValueError:
+        facts = dict(json.loads(content))
+    except (ValueError, TypeError):
         facts = {}
-    if not isinstance(facts, dict):
-        facts = {}
-    if status == 200 and any(facts.get(name) for name in PREDICTIONS):
+    if status == 200 and facts.get("probabilities"):
         return facts, ""
-    words = facts.get("error") or facts.get("errorMessage")
-    words = words or responses.get(status, "")
+    words = facts.get("error") or responses.get(status, "")
     if status == 200:
-        words = f"no {', '.join(PREDICTIONS)} in the answer: {words}"
+        words = f"no probabilities in the answer: {words}"
     return facts, f"status {status}: {words}"[:300]
 
 

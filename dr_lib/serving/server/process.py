@@ -7,11 +7,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dr_lib.errors import DrError
+from dr_lib.processes import bind_to_parent
 
 ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT_S = 60.0  # until it is warm
@@ -33,8 +33,8 @@ class ServerProcess(subprocess.Popen):
         log: Path,
         *options: str | int,
         python: Sequence[str | Path] = (sys.executable,),
-        timeout_s: float = TIMEOUT_S,
-        **how: Any,
+        cwd: Path = ROOT,
+        env: Mapping[str, str] = os.environ,
     ):
         """Serve a model folder, and wait until a warm-up prediction has finished.
 
@@ -43,8 +43,7 @@ class ServerProcess(subprocess.Popen):
             log: file for what it prints.
             options: of `serve`.
             python: command of an interpreter.
-            timeout_s: how long to wait.
-            how: cwd and env of its process.
+            cwd, env: of its process.
 
         Raises:
             DrError: it ended, or was not ready in time.
@@ -53,21 +52,25 @@ class ServerProcess(subprocess.Popen):
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        words = [*python, "-m", "dr_lib.serving", "serve", model, "--port", self.port]
-        words += ["--end-with", os.getpid(), *options]
+        words = [*python, "-m", "dr_lib.serving", "serve", model, "--port", self.port, *options]
+        command = bind_to_parent([str(word) for word in words])
         start = time.monotonic()
         with log.open("wb") as out:
-            super().__init__(
-                list(map(str, words)), stdout=out, stderr=out, **{"cwd": ROOT, **how}
-            )
+            super().__init__(command, stdout=out, stderr=out, cwd=cwd, env=env)
         atexit.register(self.kill)  # where there is no Linux
-        try:
-            wait_until_ready(self.url, self, timeout_s)
-        except DrError as error:
-            self.kill()
-            self.wait()
-            raise DrError(f"{error}; see {log.parent.name}/{log.name}") from None
+        while not self._is_ready():
+            if self.poll() is not None or time.monotonic() - start > TIMEOUT_S:
+                self.kill()
+                self.wait()
+                raise DrError(f"the server is not ready: see {log.parent.name}/{log.name}")
+            time.sleep(0.02)
         self.ready_s = time.monotonic() - start
+
+    def _is_ready(self) -> bool:
+        try:
+            return urllib.request.urlopen(f"{self.url}/ping", timeout=2).status == 200
+        except OSError:  # nobody listens yet, or the model is not warm
+            return False
 
     def stop(self) -> int:
         """Let it finish what it has accepted, and return its exit status."""
@@ -78,20 +81,3 @@ class ServerProcess(subprocess.Popen):
         """Kill it."""
         self.kill()
         super().__exit__(*error)
-
-
-def wait_until_ready(
-    url: str, process: subprocess.Popen | None = None, timeout_s: float = TIMEOUT_S
-) -> None:
-    """Wait until GET /ping returns 200, while the process of the server lives, if it is known."""
-    start = time.monotonic()
-    while True:
-        try:
-            if urllib.request.urlopen(f"{url}/ping", timeout=2).status == 200:
-                return
-        except OSError:  # nobody listens yet, or the model is not warm
-            pass
-        has_ended = process and process.poll() is not None
-        if has_ended or time.monotonic() - start > timeout_s:
-            raise DrError(f"{url}/ping does not return 200")
-        time.sleep(0.02)

@@ -5,8 +5,8 @@ import ctypes
 import logging
 import os
 import signal
+import socket
 import sys
-import time
 from pathlib import Path
 
 from granian.constants import HTTPModes, Interfaces
@@ -15,7 +15,7 @@ from granian.server.embed import Server as Granian
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.cpus import count_cpus
-from dr_lib.training.model_folder import ModelFolderError, read_folder
+from dr_lib.training.model_folder import read_folder
 
 HEAD_S = 60  # granian's longest
 MAX_CONNECTIONS = 1024
@@ -23,7 +23,7 @@ BUFFER_BYTES = 2**16  # of a connection, for a head, and for answers that nobody
 
 
 class Server:
-    """granian in this process, in front of one model, which is warmed up while it listens.
+    """granian in this process, in front of one model.
 
     What granian sets, and why it is enough behind SageMaker or a proxy: a connection without a
     head, or idle, is closed after 60 s. A client that never reads an answer occupies one of
@@ -32,34 +32,16 @@ class Server:
     """
 
     def __init__(self, service, app, host: str, port: int):
-        """Take a service, its application, and the address to listen on."""
-        self.failure: Exception | None = None
-        self._service = service
-        self._app = app
-        self._host = host
-        self._port = port
-        self._runner = asyncio.Runner()
-        self._loop = self._runner.get_loop()
-        self._stopping = asyncio.Event()
-
-    def run(self) -> None:
-        """Serve until `stop`, then answer the accepted requests.
+        """Take a service, its application, and the address to listen on.
 
         Raises:
             DrError: the port is taken or not allowed, or the host is not this machine.
         """
-        with self._runner:
-            self._runner.run(self._serve())
-
-    def stop(self) -> None:
-        """Stop the server, from a signal or another thread."""
-        self._loop.call_soon_threadsafe(self._stopping.set)
-
-    async def _serve(self) -> None:
-        granian = Granian(
-            self._app,
-            address=await self._find_address(),
-            port=self._port,
+        self._service = service
+        self._granian = Granian(
+            app,
+            address=_find_address(host, port),
+            port=port,
             interface=Interfaces.ASGINL,
             http=HTTPModes.http1,
             http1_settings=HTTP1Settings(
@@ -69,48 +51,41 @@ class Server:
             backlog=MAX_CONNECTIONS,
             log_enabled=False,  # it would hold addresses
         )
-        serving = self._loop.create_task(granian.serve())
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
+        self._stopping = asyncio.Event()
+
+    def run(self) -> None:
+        """Serve until `stop`, then answer the accepted requests."""
+        with self._runner:
+            self._runner.run(self._serve())
+
+    def stop(self) -> None:
+        """Stop the server, from a signal or another thread."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+    async def _serve(self) -> None:
+        serving = self._loop.create_task(self._granian.serve())
         stopping = self._loop.create_task(self._stopping.wait())
-        warming = self._loop.create_task(self._warm_up())
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done() and not self._stopping.is_set():
-            self.failure = DrError(f"the server ended by itself: {serving.exception()}")
+        if serving.done():
+            raise DrError(f"the server ended by itself: {serving.exception()}")
         self._service.is_stopping = True
-        # for requests on their way over connections that are open
-        await asyncio.sleep(0 if self.failure else 0.5)
-        granian.stop()
-        warming.cancel()
+        await asyncio.sleep(0.5)  # for requests on their way over connections that are open
+        self._granian.stop()
         await asyncio.wait({serving}, timeout=20)  # for predictions
 
-    async def _find_address(self) -> str:
-        """Resolve the host; raise if the port is in use, because granian would share it."""
-        try:
-            bound = await self._loop.create_server(
-                asyncio.Protocol, self._host, self._port, start_serving=False
-            )
-        except OSError as error:
-            reason = str(error.strerror or error).rpartition(": ")[2]
-            raise DrError(
-                f"cannot listen on port {self._port} of {self._host} ({reason}): choose another"
-                " --port, or --host"
-            ) from error
-        address = bound.sockets[0].getsockname()[0]
-        bound.close()
-        return address
 
-    async def _warm_up(self) -> None:
-        service = self._service
-        try:
-            await self._loop.run_in_executor(service.pool, service.predictor.warm_up)
-            service.is_warm = True
-            facts = service.predictor.facts
-            logging.info(
-                f"ready: {facts['model']} {facts['format']}, version {service.predictor.version},"
-                f" at http://{self._host}:{self._port}"
-            )
-        except Exception as error:  # of any kind: this model will never answer
-            self.failure = DrError(f"the warm-up failed: {error}")
-            self._stopping.set()
+def _find_address(host: str, port: int) -> str:
+    """Resolve the host; raise if the port is in use, because granian would share it."""
+    try:
+        with socket.create_server((host, port)) as bound:
+            return bound.getsockname()[0]
+    except OSError as error:
+        raise DrError(
+            f"cannot listen on port {port} of {host} ({error.strerror}): choose another --port, or"
+            " --host"
+        ) from error
 
 
 def serve(
@@ -119,8 +94,6 @@ def serve(
     host: str,
     port: int,
     threads: int | None,
-    queue: int,
-    request_seconds: float,
     max_body: float,
 ) -> None:
     """Serve a model until SIGTERM or SIGINT, then finish the accepted requests.
@@ -129,8 +102,6 @@ def serve(
         model: a model folder.
         host, port: to listen at.
         threads: predictions at a time; default one per core.
-        queue: how many requests may wait for a thread; the next gets 503.
-        request_seconds: a client has that long to send the body of a request.
         max_body: of a request [MB].
 
     Raises:
@@ -150,29 +121,21 @@ def serve(
 
     _limit_heap()
     cv2.setNumThreads(1)
-    logging.Formatter.converter = time.gmtime
-    logging.basicConfig(
-        format="%(asctime)s.%(msecs)03dZ %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S",
-        level=logging.INFO,
-    )
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     threads = threads or count_cpus()
-    folder = read_folder(model)
-    predictor = Predictor(folder, threads)
-    service = Service(
-        predictor,
-        threads=threads,
-        queue=queue,
-        request_s=request_seconds,
-        max_body=int(1e6 * max_body),
-    )
+    predictor = Predictor(read_folder(model), threads)
+    predictor.warm_up()
+    service = Service(predictor, threads=threads, max_body=int(1e6 * max_body))
     server = Server(service, build_app(service), host, port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
+    facts = predictor.facts
+    logging.info(
+        f"ready: {facts['model']} {facts['format']}, version {predictor.version}, at"
+        f" http://{host}:{port}"
+    )
     server.run()
     service.pool.shutdown(wait=False, cancel_futures=True)
-    if server.failure:
-        raise ModelFolderError(f"{model}: {server.failure}")
 
 
 def _limit_heap() -> None:
@@ -184,5 +147,5 @@ def _limit_heap() -> None:
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     if hasattr(library, "mallopt"):
         library.mallopt(-8, 2)  # M_ARENA_MAX
-        library.mallopt(-3, 2**22)  # M_MMAP_THRESHOLD
-        library.mallopt(-1, 2**22)  # M_TRIM_THRESHOLD
+        library.mallopt(-3, 2**20)  # M_MMAP_THRESHOLD
+        library.mallopt(-1, 2**20)  # M_TRIM_THRESHOLD

@@ -2,7 +2,6 @@
 that say what to do.
 """
 
-import os
 import re
 
 import keras
@@ -15,12 +14,11 @@ from dr_lib.serving.export.convert import convert, load_network
 from dr_lib.serving.export.runtimes import open_runtime
 from tests.serving.stand_in import build_network, draw_crops
 
-# the largest and the mean difference of a probability; measured 4e-6, 3e-3, 0.06 (dynamic) and 0.08
+# the largest and the mean difference of a probability; measured 4e-6, 3e-3 and 0.08
 # on the stand-in, whose logits are steep; in the mean 0.015 of int8
 CLOSE = {
     "savedmodel": (4, 1e-5, 1e-5),
     "litert_float32": (4, 1e-4, 1e-4),
-    "litert_dynamic_int8": (1, 0.3, 0.02),
     "litert_int8": (1, 0.3, 0.02),
 }
 
@@ -38,7 +36,6 @@ def test_an_artifact_is_small_and_right(network, tmp_path, format_name):
     convert(network, format_name, artifact, calibration=draw_crops(50, seed=2))
     ideal = network.count_params() * bytes_each
     assert 0.95 * ideal < count_on_disk(artifact) <= 1.15 * ideal + 64 * 1024
-    assert os.listdir(tmp_path) == ["artifact"]
     crops = draw_crops(40, seed=3)
     given = open_runtime(format_name, artifact, num_threads=0)(crops)
     difference = np.abs(given - network.predict(crops, verbose=0))
@@ -77,12 +74,9 @@ def test_a_converter_that_fails_is_heard(tmp_path):
     network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
     with pytest.raises(DrError, match="(?i)litert_float32: .*erfinv"):
         convert(network, "litert_float32", tmp_path / "model.tflite")
-    assert not os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "calibration", [None, draw_crops(1)[:0], draw_crops(1) * 0], ids=["none", "empty", "flat"]
-)
+@pytest.mark.parametrize("calibration", [None, draw_crops(1) * 0], ids=["none", "flat"])
 def test_int8_needs_crops_that_show_something(network, tmp_path, calibration):
     """Flat ones would end the process, from inside LiteRT."""
     with pytest.raises(DrError, match="litert_int8 needs calibration"):
@@ -95,10 +89,3 @@ def test_a_model_that_cannot_be_read_says_why(tmp_path):
     for name in ("broken.keras", "missing.keras"):
         with pytest.raises(DrError, match=f"{name} is not .* Keras {keras.__version__} can"):
             load_network(tmp_path / name)
-
-
-def test_another_backend_is_told_what_to_set(network, tmp_path, monkeypatch):
-    """Keras on JAX trains, but nothing converts from it."""
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(DrError, match="set KERAS_BACKEND=tensorflow"):
-        convert(network, "savedmodel", tmp_path / "artifact")

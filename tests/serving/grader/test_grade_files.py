@@ -70,7 +70,7 @@ def test_every_file_has_its_row(model, photographs, tmp_path):
     out = tmp_path / "new" / "grades.csv"
     said = predict(model.path, photographs, "--out", out)
     assert "1 photographs could not be graded\n  1 not a picture" in said
-    assert "explains the words): 2 enlarged" in said and "not a medical device" in said
+    assert "not a medical device" in said
     rows = read_rows(out)
     assert [row["file"] for row in rows] == ["./a.jpg", "./b.PNG", "./c.jpeg", "./d.tif"]
     answer = Predictor(model, 1)((photographs / "a.jpg").read_bytes())
@@ -110,7 +110,9 @@ def test_nothing_is_overwritten_and_what_is_not_there_is_named(model, photograph
         grade_files(model, photographs, photographs / "a.jpg")
     assert (photographs / "a.jpg").read_bytes() == before
     out = tmp_path / "x.csv"
-    assert "nowhere does not exist" in predict(model.path, "nowhere", "--out", out, code=1)
+    assert "/nowhere: give the folder that" in predict(
+        model.path, "nowhere", "--out", out, code=1
+    )
     assert not out.exists()
     said = predict(model.path, photographs, "--out", out, "--external", code=2)
     assert "--external needs one prepared folder" in said
@@ -168,4 +170,4 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(model, small_sample, 
     sides = {(row["split"], row["probability_0"] != "") for row in read_rows(out)}
     assert sides == {("train", False), ("validation", True), ("test", True)}
     own = change(own, own.path, split_sha256="0" * 64)
-    refuse(own, "with a split table that no longer exists")
+    refuse(own, "its split has changed")

@@ -25,6 +25,7 @@ from dr_lib.serving.server.app import OPENAPI
 from dr_lib.training.model_folder import read_folder
 from tests.processes import wait_until
 from tests.serving.driver import (
+    LIMIT,
     call,
     claim_size,
     draw_photograph,
@@ -36,38 +37,17 @@ from tests.serving.driver import (
     run_in_thread,
 )
 
-LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
+APP = "dr_lib.serving.server.app"
 DOCUMENT = json.loads(OPENAPI.read_bytes())
 JPEG = encode(draw_photograph())
 PNG = encode(draw_photograph(), ".png")
 LOSSLESS = imagecodecs.jpeg8_encode(draw_photograph(), lossless=True, predictor=1)
 JSON = "application/json"
-BASE64 = base64.b64encode(JPEG[: len(JPEG) // 3 * 3]).decode()
 
 
-class GatedPredictor(Predictor):
-    """A real one that lets nothing through until its gate is open, to see what the endpoint does
-    meanwhile.
-    """
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.gate = threading.Event()
-
-    def grade(self, encoded):
-        assert self.gate.wait(60)
-        return super().grade(encoded)
-
-
-@pytest.fixture(scope="module")
-def predictor(served_folder):
-    """The model in this process, for as many threads as the server has."""
-    return Predictor(read_folder(served_folder), 2)
-
-
-def pack_json(encoded):
+def pack_json(encoded, write=base64.b64encode):
     """The JSON that holds a photograph."""
-    return json.dumps({"image": base64.b64encode(encoded).decode()}).encode()
+    return json.dumps({"image": write(encoded).decode(), "id": 7}).encode()
 
 
 def chunk(body, size=65536):
@@ -83,7 +63,6 @@ def check(answer, path="/invocations", method="post"):
     jsonschema.validate(facts, {**schema, **DOCUMENT})
     described = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     assert set(described["required"]) <= set(facts) <= set(described["properties"])
-    assert answer.headers["X-Model-Version"] and len(answer.headers["X-Request-Id"]) == 16
     return facts
 
 
@@ -94,7 +73,7 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder):
     answer = post(port, JPEG)
     crop = crop_fundus(JPEG)
     image = decode_jpeg(encode_jpeg(crop.image), 32)
-    probabilities = LiteRT(served_folder / "model.tflite")(image[None])[0]
+    probabilities = LiteRT((served_folder / "model.tflite").read_bytes(), 1)(image[None])[0]
     body = check(answer)
     timings_ms = body.pop("timings_ms")
     machine = body.pop("machine")
@@ -115,25 +94,24 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder):
         "fundus": {"status": crop.status, **circle},
     }
     assert timings_ms["decode"] > 0 and timings_ms["predict"] > 0
-    version = check(get(port), "/ping", "get")["model_version"]
-    assert version == json.loads(get(port, "/openapi.json").body)["info"]["version"]
-    assert version == body["model_version"]
+    assert check(get(port), "/ping", "get")["model_version"] == body["model_version"]
+    assert json.loads(get(port, "/openapi.json").body) == DOCUMENT
 
 
-def test_photographs_come_as_jpeg_png_json_and_in_chunks(port, predictor):
+def test_photographs_come_as_jpeg_png_json_and_in_chunks(port, served_folder):
     """However the same file is packed, the answer is the same; so it is for a PNG as for its
     pixels.
     """
-    wanted = predictor(JPEG)
-    del wanted["timings_ms"], wanted["machine"]
+    wanted = post(port, JPEG).facts
+    predicted = Predictor(read_folder(served_folder), 1)(JPEG)
+    assert wanted["probabilities"] == predicted["probabilities"]
     for body, media_type in (
-        (JPEG, "image/jpeg; name=x"),
-        (JPEG, "IMAGE/JPEG"),
-        (JPEG, "image/jpg"),
+        (JPEG, "image/jpg; name=x"),
         (JPEG, None),
-        (JPEG, "application/x-image"),
         (JPEG, "application/x-www-form-urlencoded"),
         (pack_json(JPEG), JSON),
+        (pack_json(JPEG, base64.encodebytes), JSON),  # in lines, as MIME has it
+        (pack_json(JPEG, base64.encodebytes).replace(b"\\n", b"\n"), JSON),  # as shells do
         (chunk(JPEG, 1000), "image/jpeg"),
     ):
         answer = post(port, body, media_type)
@@ -146,12 +124,10 @@ def test_photographs_come_as_jpeg_png_json_and_in_chunks(port, predictor):
 CURL = "curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'"
 KEY = '{"image": BASE64}'
 REFUSED = {
-    "no type, and text": (415, b"hello", None, "neither a JPEG nor a PNG nor DICOM"),
     "as curl -F sends it": (415, b"--x", "multipart/form-data; boundary=x", CURL),
     "as curl -d sends it": (415, JPEG[2:], "application/x-www-form-urlencoded", CURL),
     "as gzip packs it": (415, gzip.compress(JPEG), "image/jpeg", CURL),
     "nothing": (400, b"", "image/jpeg", "the body is empty"),
-    "a BMP": (415, encode(draw_photograph(), ".bmp"), "image/png", "neither a JPEG nor"),
     "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), JSON, "neither a JPEG nor"),
     "a JPEG's first bytes": (400, b"\xff\xd8\xff\xe0", "image/jpeg", "JPEG"),
     "a lossless JPEG": (400, LOSSLESS, "image/jpeg", "lossless"),
@@ -160,13 +136,10 @@ REFUSED = {
     "no JSON": (400, b'{"image": "', JSON, KEY),
     "another key": (400, b'{"Image": ""}', JSON, KEY),
     "a list": (400, b"[1]", JSON, KEY),
-    "a number": (400, b'{"image": 1}', JSON, KEY),
     "a number of 5,000 digits": (400, b"9" * 5000, JSON, KEY),
     "a path": (400, b'{"image": "/data/eye.jpg"}', JSON, KEY),
-    "nested JSON": (400, b"[" * 90 + b"{" * 9, JSON, KEY),
+    "a data URL": (400, b'{"image": "data:image/jpeg;base64,/9j/"}', JSON, KEY),
     "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", JSON, "hold little"),
-    "a key twice": (400, f'{{"image": "{BASE64}", "image": "{BASE64}"}}', JSON, KEY),
-    "two texts": (400, json.dumps({"image": f"{BASE64}={BASE64}"}), JSON, KEY),
     "black": (422, encode(np.zeros((480, 640, 3), np.uint8)), "image/jpeg", "field of view"),
     "tiny": (422, encode(draw_photograph(0, 60, 50)), "image/jpeg", "48 px"),
     "too large": (413, bytes(LIMIT + 1), "image/jpeg", "larger than 6.29 MB"),
@@ -182,76 +155,49 @@ def test_what_cannot_be_predicted_is_refused_with_a_sentence(port, name):
     assert message in check(answer)["error"]
 
 
-def test_every_status_of_the_code_is_documented():
-    """The server refuses with no other status than those of the document."""
-    sources = [OPENAPI.with_name("app.py"), OPENAPI.parents[1] / "grader" / "predict.py"]
-    code = "".join(path.read_text() for path in sources)
-    codes = {word for word in ("400", "408", "413", "415", "422", "500", "503") if word in code}
-    assert codes | {"200"} == set(DOCUMENT["paths"]["/invocations"]["post"]["responses"])
-
-
-def test_base64_comes_as_people_write_it(predictor):
-    """White space, padding and a type carry nothing; RFC 4648 has two alphabets."""
-    wrapped = base64.encodebytes(JPEG).decode()  # lines as base64 and MIME write them
-    plain = wrapped.replace("\n", "")
-    texts = [
-        plain,
-        wrapped,
-        wrapped.replace("\n", "\r\n"),
-        f" {plain}\n",
-        f"data:image/jpeg;base64,{plain}",
-        base64.urlsafe_b64encode(JPEG + bytes(-len(JPEG) % 3 + 1)).decode().rstrip("="),
-    ]
-    bodies = [json.dumps({"image": text, "id": 7}).encode() for text in texts]
-    bodies.append(f'{{"image": "{wrapped}"}}'.encode())  # a shell's "$(base64 eye.jpg)"
-    bodies += [b"\xef\xbb\xbf" + bodies[0], bodies[0].decode().encode("utf-16")]
-    expected = predictor(JPEG)["probabilities"]
-    for body in bodies:
-        assert predictor(body, True)["probabilities"] == expected, body[:80]
-
-
 def test_the_largest_body_is_the_contracts(port):
-    """Exactly 6,291,456 bytes are served and one more is not, in chunks too."""
-    assert post(port, JPEG.ljust(LIMIT, b"\0")).status == 200
+    """Exactly 6,291,456 bytes are served and one more is not, in chunks; other paths and methods
+    are refused.
+    """
     assert post(port, chunk(JPEG.ljust(LIMIT, b"\0"))).status == 200
     assert post(port, chunk(bytes(LIMIT + 1))).status == 413
-
-
-def test_other_paths_and_methods_are_refused(port):
-    """404 and 405 are JSON as all errors are."""
-    assert [get(port, path).status for path in ("/", "/ping/", "/../ping", "/%00")] == [404] * 4
+    assert [get(port, path).status for path in ("/", "/../ping", "/%00")] == [404] * 3
     assert call(port, "POST", "/ping", JPEG).status == get(port, "/invocations").status == 405
-    assert "error" in json.loads(get(port, "/").body)
 
 
-def test_ping_waits_for_the_warm_up_and_busy_is_503(served_folder, predictor):
-    """503 before the warm-up; then one predicts, one waits, and the third is sent away at once,
-    to come again.
+class GatedPredictor(Predictor):
+    """A real one that lets nothing through until its gate is open, to see what the endpoint does
+    meanwhile.
     """
-    service = open_service(served_folder, kind=GatedPredictor, threads=1, queue=1)
-    with run_in_thread(service) as port, ThreadPoolExecutor(2) as clients:
-        assert check(get(port), "/ping", "get")["status"] == "loading"
-        assert post(port, JPEG).status == 503
-        service.predictor.gate.set()
-        wait_until(lambda: get(port).status == 200)
-        service.predictor.gate.clear()
-        accepted = [clients.submit(post, port, JPEG) for _ in range(2)]
-        wait_until(lambda: service.num_accepted == 2)
+
+    gate = threading.Event()
+
+    def grade(self, encoded):
+        assert self.gate.wait(60)
+        return super().grade(encoded)
+
+
+def test_busy_is_503(served_folder, monkeypatch):
+    """Two predict, one waits, and the fourth is sent away at once, to come again."""
+    monkeypatch.setattr(f"{APP}.NUM_WAITING", 1)
+    service = open_service(served_folder, kind=GatedPredictor)
+    with run_in_thread(service) as port, ThreadPoolExecutor(3) as clients:
+        accepted = [clients.submit(post, port, JPEG) for _ in range(3)]
+        wait_until(lambda: service.num_accepted == 3)
         refused = post(port, JPEG)  # answered while the gate is closed
         assert refused.status == 503 and int(refused.headers["Retry-After"]) >= 1
         assert get(port).status == 200 and not any(answer.done() for answer in accepted)
-        service.predictor.gate.set()
-        assert [answer.result().status for answer in accepted] == [200, 200]
-        assert post(port, JPEG).facts["probabilities"] == predictor(JPEG)["probabilities"]
+        GatedPredictor.gate.set()
+        assert [answer.result().status for answer in accepted] == [200] * 3
         assert service.num_accepted == service.pending_bytes == 0
 
 
 def test_bodies_on_their_way_are_counted(served_folder, monkeypatch):
     """Bodies on their way have a limit in all, and what slow clients took of it is given back."""
-    service = open_service(served_folder, request_s=0.5, max_body=1_000_000)
-    monkeypatch.setattr("dr_lib.serving.server.app.NUM_PENDING", 1)
+    service = open_service(served_folder, max_body=1_000_000)
+    monkeypatch.setattr(f"{APP}.NUM_PENDING", 1)
+    monkeypatch.setattr(f"{APP}.REQUEST_S", 0.5)
     with run_in_thread(service) as port:
-        wait_until(lambda: get(port).status == 200)
         clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
         for client in clients:  # all are let in while nothing has come
             client.sendall(head(800_000) + b"1")
@@ -281,15 +227,7 @@ class FailingPredictor(Predictor):
 def test_a_fault_of_ours_is_500(served_folder, caplog):
     """The log names the kind and the place of the error, not its message; the server goes on."""
     with run_in_thread(open_service(served_folder, kind=FailingPredictor)) as port:
-        wait_until(lambda: get(port).status == 200)
         failed = post(port, b"fail")
         assert failed.status == 500 and "SECRET" not in check(failed)["error"]
         assert post(port, JPEG).status == 200
     assert "ZeroDivisionError in " in caplog.text and "SECRET" not in caplog.text
-
-
-def test_a_larger_body_is_let_in_by_an_option(served_folder):
-    """A body of 7 MB, refused by default, is graded by a server that allows 8."""
-    with run_in_thread(open_service(served_folder, max_body=8_000_000)) as port:
-        wait_until(lambda: get(port).status == 200)
-        assert post(port, JPEG.ljust(7_000_000, b"\0")).status == 200

@@ -10,15 +10,12 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from dr_lib.errors import DrError
-from dr_lib.serving.__main__ import serve
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.serving.server.server import Server
 from dr_lib.training.model_folder import ModelFolderError, write_folder
@@ -45,8 +42,8 @@ def server(served_folder, tmp_path_factory):
     """A server in a process of its own, started with a list of what it imports."""
     python = (sys.executable, "-X", "importtime")
     log = tmp_path_factory.mktemp("server") / "log"
-    options = ("--threads", "2", "--request-seconds", "2")
-    with run_process(served_folder, log, *options, python=python) as server:
+    with run_process(served_folder, log, "--threads", "2", python=python) as server:
+        server.log = log
         yield server
 
 
@@ -69,33 +66,18 @@ def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpe
 
 
 def test_the_log_holds_no_word_of_a_client(server, jpeg):
-    """Date, method, route, status, milliseconds and the request's id: no address, path, name,
-    header, or word about the picture.
-    """
-    answer = post(server.port, jpeg, **{"X-Request-Id": "SECRET"})
+    """Date, status and milliseconds: no address, path, name, header, or word about the picture."""
+    post(server.port, jpeg, "SECRET")
     get(server.port, "/SECRET?SECRET")
     call(server.port, "SECRET", "/ping", headers={"X-SECRET": "SECRET"})
     post(server.port, b"SECRET")
     post(server.port, b'{"image": "SECRET!"}', "application/json")
-    send_raw(server.port, head(7) + b"SECRET")
     send_raw(server.port, b"SECRET\r\n\r\n")
     log = read_log(server)
     assert "SECRET" not in "".join(log)
-    assert (
-        "127.0.0.1" not in "".join(log).partition("/ping 200")[2]
-    )  # where it listens, it may say
-    date = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
-    line = rf"{date} (.*) \d+\.\d ms id=(\w{{16}})"
-    found = [re.fullmatch(line, each).groups() for each in log[-6:]]
-    assert [said for said, _ in found] == [
-        "POST /invocations 200",
-        "GET - 404",
-        "- /ping 405",
-        "POST /invocations 415",
-        "POST /invocations 400",
-        "POST /invocations 408",
-    ]
-    assert found[0][1] == answer.headers["X-Request-Id"]
+    line = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} POST /invocations (\d+) \d+\.\d ms"
+    found = [re.fullmatch(line, each)[1] for each in log[-3:]]
+    assert found == ["200", "415", "400"]
 
 
 def read_metrics(server):
@@ -123,31 +105,27 @@ def test_metrics_count_what_was_answered(server, jpeg):
     assert 0 < seconds < 5
 
 
-def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
+def test_a_body_of_tiny_chunks_does_not_stop_the_loop(port):
     """While 200,000 chunks of a byte arrive, every /ping has its turn, and they have their time."""
     chunks = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
     chunks += b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
-    with (
-        run_in_thread(open_service(served_folder, request_s=2)) as port,
-        ThreadPoolExecutor(1) as hostile,
-    ):
-        wait_until(lambda: is_ready(port))
-        answer = hostile.submit(send_raw, port, chunks, timeout_s=60)
+    with ThreadPoolExecutor(1) as hostile:
+        answer = hostile.submit(send_raw, port, chunks)
         num_pings = 0
         while not answer.done():
             num_pings += get(port).status == 200
-    assert answer.result().startswith(b"HTTP/1.1 408") and num_pings >= 8
+    assert answer.result().startswith(b"HTTP/1.1 408") and num_pings >= 2
 
 
-def test_an_endpoint_without_its_model_ends_at_once(tmp_path):
-    """One line, status 1."""
-    environment = {"PATH": os.environ["PATH"], "MODEL": str(tmp_path / "nothing")}
-    ended = subprocess.run(
-        SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
-    )
+def test_an_endpoint_without_its_model_ends_at_once(served_folder):
+    """One line, status 1, and the models that lie beside the missing one."""
+    above = served_folder.parent
+    environment = {"PATH": os.environ["PATH"], "MODEL": str(above / "litert_int8")}
+    ended = subprocess.run(SERVE, cwd=ROOT, env=environment, capture_output=True, text=True)
     (line,) = ended.stderr.splitlines()
     assert ended.returncode == 1 and ended.stdout == ""
-    assert line.startswith("no model to serve: ") and "holds no model" in line
+    assert line.startswith(f"no model to serve: {above}/litert_int8 holds no model")
+    assert re.search(rf"in {above} \(.*\bserved\b", line)
 
 
 def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
@@ -161,58 +139,31 @@ def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
     for artifact, wrong, message in (
         ("model.keras", {"format": "keras"}, advice),
         ("model.keras", {"format": "litert_float32"}, "not a LiteRT model"),
-        ("model.tflite", {"image_size": 64}, "32 px"),
     ):
         with pytest.raises(ModelFolderError, match=message):
             Predictor(write_folder(copy, artifact, facts | wrong), 1)
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("threads", "0"), ("queue", "-1"), ("request-seconds", "nan"), ("port", "70000")],
-)
-def test_options_that_make_no_sense_are_refused(option, value):
-    """Before a model is opened; the option is named."""
-    said = CliRunner().invoke(serve, [f"--{option}", value])
-    assert said.exit_code == 2 and f"Invalid value for '--{option}'" in said.output
-
-
-def test_the_contracts_port_and_folder_are_the_defaults():
-    """Port 8080 and /opt/ml/model, unless the environment says otherwise; what is empty is not
-    set.
-    """
-    environment = dict.fromkeys(("MODEL", "PORT", "SAGEMAKER_BIND_TO_PORT", "LISTEN_HOST"), "")
-    with CliRunner(env=environment).isolation():
-        options = serve.make_context("serve", []).params
-    assert (options["port"], options["folder"]) == (8080, Path("/opt/ml/model"))
-    assert (options["host"], options["max_body"]) == ("127.0.0.1", 6.291456)
-
-
 def test_a_port_in_use_is_a_sentence(served_folder):
     """It names the port and the way out."""
     with run_in_thread(open_service(served_folder)) as port:
-        service = open_service(served_folder)
-        taken = f"port {port} of 127.0.0.1 .[aA]ddress already in use.: choose another --port"
+        taken = f"port {port} of 127.0.0.1 .[aA]ddress already in use.*: choose another --port"
         with pytest.raises(DrError, match=f"^cannot listen on {taken}"):
-            Server(service, None, "127.0.0.1", port).run()
+            Server(None, None, "127.0.0.1", port)
 
 
 @pytest.mark.skipif(
     sys.platform != "linux", reason="Linux alone tells a process that its parent has died"
 )
-@pytest.mark.parametrize("is_up", [True, False])
-def test_it_ends_with_the_process_that_started_it(served_folder, tmp_path, is_up):
-    """A kill -9 of a notebook's kernel, which nobody can catch, leaves no server behind; neither
-    does one while the server is starting.
-    """
+def test_it_ends_with_the_process_that_started_it(served_folder, tmp_path):
+    """A kill -9 of a notebook's kernel, which nobody can catch, leaves no server behind."""
     code = "import sys, pathlib, dr_lib.serving.server.process as p"
     code += "; p.ServerProcess(*map(pathlib.Path, sys.argv[1:])).wait()"
     log = tmp_path / "log"
     parent = subprocess.Popen([sys.executable, "-c", code, served_folder, log], cwd=ROOT)
     try:
-        wait_until(lambda: psutil.Process(parent.pid).children())
+        wait_until(lambda: log.exists() and " ready: " in log.read_text())
         (server,) = psutil.Process(parent.pid).children()
-        wait_until(lambda: not is_up or " ready: " in log.read_text())
     finally:
         parent.kill()
         parent.wait()
@@ -228,8 +179,7 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
     """
     body = encode(draw_photograph(1, 1600, 1200))
     outcomes = []
-    options = ("--threads", "2", "--queue", "200")
-    with run_process(served_folder, tmp_path / "log", *options) as server:
+    with run_process(served_folder, tmp_path / "log", "--threads", "2") as server:
 
         def keep_asking():
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
@@ -255,7 +205,7 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
             fresh = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
             time.sleep(0.2)
             start = time.monotonic()
-            server.process.terminate()
+            server.terminate()
             # connected before, sent after: their bytes arrive while the server is stopping
             for connection in fresh:
                 connection.sendall(head(len(body)) + body)
@@ -264,7 +214,7 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
                 connection.close()
             for client in running:
                 client.result()
-            assert server.process.wait(25) == 0
+            assert server.wait(25) == 0
         assert set(outcomes) == {200} and time.monotonic() - start < 25
 
 
