@@ -111,7 +111,7 @@ prepared = Prepared(data_dir)
 manifest = prepared.manifest
 num_photographs = manifest["num_photographs"]
 print(f"{num_photographs} photographs, {manifest['num_rejected']} rejected")
-print(*prepared.notices, sep="\n")
+print(*manifest["notices"], sep="\n")
 
 # %% [markdown]
 # Real photographs are personal health data: keep the outputs of this notebook private if it shows

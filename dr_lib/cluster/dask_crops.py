@@ -28,7 +28,7 @@ def map_on_cluster(on: str) -> Iterator[Map]:
         dask_client.check_workers(client, address)
 
         def map_ahead(function: Callable, items: Iterable) -> Iterator:
-            submit = partial(executor.submit, _work, name_versions(False), function)
+            submit = partial(executor.submit, _work, name_versions(), function)
             for future in start_ahead(submit, items, sum(client.ncores().values())):
                 while not wait([future], dask_client.PATIENCE_S).done:
                     dask_client.check_workers(client, address)
@@ -44,7 +44,7 @@ def _work(versions: str, function: Callable, item: tuple) -> Any:
     """Return what a function makes of a photograph, or its error: Dask would log the file's name
     beside one that is raised.
     """
-    if name_versions(False) != versions:
+    if name_versions() != versions:
         return DrError(
             "a Dask worker has another version of the code or of a decoder: bring all to the same"
             " commit and packages"

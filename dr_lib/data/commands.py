@@ -55,11 +55,6 @@ def sample(suite: Suite) -> None:
     help="how to split the patients  [default: random]",
 )
 @click.option(
-    "--exclude-unlike-copies",
-    is_flag=True,
-    help="exclude copies of one picture that have different grades, which are an error otherwise",
-)
-@click.option(
     "--workers", type=click.IntRange(1), help="number of processes  [default: one per core]"
 )
 @click.option(
@@ -157,17 +152,13 @@ def describe_statuses(statuses: dict[str, int]) -> None:
 
 
 def _describe_split(name: str, facts: dict) -> None:
-    """Print the sides of a split, and the patients who changed sides."""
-    from dr_lib.data.prepared.folder import describe_moves
-
+    """Print the sides of a split, and how many photographs are excluded."""
     click.echo(f"{name}:")
     for side, counts in facts["counts"].items():
-        grades = ", ".join(map(str, counts["grades"].values()))
+        grades = ", ".join(map(str, counts["grades"]))
         click.echo(
             f"  {side} {counts['num_images']} photographs of {counts['num_patients']} patients;"
             f" grades 0 to 4: {grades}"
         )
-    for sentence in describe_moves(facts):
-        click.echo(sentence)
     if facts["num_excluded"]:
         click.echo(f"{facts['num_excluded']} excluded; {name} lists the reasons")

@@ -151,8 +151,8 @@ def _read_table(path: Path, title: str, columns: Sequence[str]) -> pd.DataFrame:
         missing.append("probability_referable, or probability_0 to probability_4")
     if missing:
         raise DrError(
-            f"{sheet} has no column {' and no column '.join(missing)}: add it, rename one in the"
-            " header, or choose it with --column; of two classes --column"
+            f"{sheet.name} has no column {' and no column '.join(missing)}: add it, rename one in"
+            " the header, or choose it with --column; of two classes --column"
             " probability_referable=NAME chooses the second; where a row is a patient, copy"
             " patient_id into image_id, and where it is two eyes, write two rows"
         )

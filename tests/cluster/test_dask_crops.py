@@ -130,8 +130,8 @@ def test_a_scheduler_that_is_gone_is_one_sentence(photographs, cluster, tmp_path
 def test_a_worker_returns_its_error_and_refuses_other_code():
     """Dask logs the arguments of what raises, and they are names of patients' files."""
     assert isinstance(
-        dask_crops._work(dask_crops.name_versions(False), int, "no number"), ValueError
+        dask_crops._work(dask_crops.name_versions(), int, "no number"), ValueError
     )
-    assert dask_crops._work(dask_crops.name_versions(False), int, "3") == 3
+    assert dask_crops._work(dask_crops.name_versions(), int, "3") == 3
     refusal = dask_crops._work("another", int, "3")
     assert isinstance(refusal, DrError) and "bring all to the same commit" in str(refusal)

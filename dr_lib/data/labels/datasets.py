@@ -59,10 +59,11 @@ def read_names(names: pd.Series) -> pd.DataFrame:
     """Read patient and eye from names like 10_left.jpeg or 10-OD.jpeg.
 
     Both are empty for other names: of a name with a further part, as 10_1_left.jpeg, nobody knows
-    which part is the patient. They are empty for dates, too, if most patients are one.
+    which part is the patient. Patients are empty, too, if most are a date, or no two are the same:
+    running numbers.
     """
     parts = names.str.normalize("NFC").str.extract(NAME).fillna("")
-    is_date = parts["patient"].str.contains(DATE)
-    if is_date.sum() > (parts["patient"] != "").sum() / 2:
-        parts[is_date] = ""
+    named = parts["patient"][parts["patient"] != ""]
+    if named.is_unique or named.str.contains(DATE).mean() > 0.5:
+        parts["patient"] = ""
     return parts.assign(eye=read_words("eye", parts["eye"]))

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.data.labels import reader
 from dr_lib.data.labels.datasets import Part, read_parts
+from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.labels.reader import (
     TEXTS,
     WORKBOOKS,
@@ -95,16 +95,13 @@ def read_start(path: Path) -> bytes:
 
 def find_sources(
     images: Path, labels: Path | None, title: str = "", columns: Sequence[str] = ()
-) -> tuple[list[Source], list[str]]:
+) -> list[Source]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
     Args:
         images: the root.
         labels: the label file, whose photographs may lie in any folder; None looks for some.
         title, columns: of `read_sheet`; with one of them it is no public data set.
-
-    Returns:
-        Its label files, and sentences to show the user.
 
     Raises:
         DrError: no layout fits, or several do, or the file that was given cannot be read.
@@ -119,25 +116,22 @@ def find_sources(
     for path in [Path(labels)] if labels else label_files:
         try:
             tables[path] = read_sheet(path, title, columns)
-        except DrError as error:
+        except DrError as error:  # as of a table of other things
             faults.append(error)
     *public, own = read_parts()
     for parts in ([own],) if title or columns else (public, [own]):
         fitting = [
-            Source(part, path, sheet, _choose_folder(part, folders))
+            Source(part, path, sheet, photographs if labels else _choose_folder(part, folders))
             for part in parts
             for path, sheet in tables.items()
             if _fits(part, path, sheet)
         ]
-        used = [source for source in fitting if source.photographs]
-        if labels and not used:
-            used = [source._replace(photographs=photographs) for source in fitting]
-        if used:
-            notices = _check_layout(used)
-            if faults:
-                notices.append(f"Tables beside it that cannot be read: {len(faults)}.")
-            return used, notices
-    raise LabelTableError(_explain(own, tables, faults))
+        if used := [source for source in fitting if source.photographs]:
+            _check_layout(used)
+            return used
+    if faults:
+        raise faults[0]
+    raise LabelTableError(_explain(own, tables))
 
 
 def _fits(part: Part, path: Path, sheet: Sheet) -> bool:
@@ -169,19 +163,15 @@ def count_sample(folder: Path) -> int:
         return 0
 
 
-def _explain(own: Part, tables: Mapping[Path, Sheet], faults: list[DrError]) -> str:
+def _explain(own: Part, tables: Mapping[Path, Sheet]) -> str:
     """Explain why no label file is usable; quote only a header that has one of our columns."""
     for sheet in tables.values():
         missing = own.columns - {*sheet.names}
         if len(missing) == 1:
-            (name,) = missing
             return (
-                f"{sheet}: missing: {name}; it has the columns"
-                f" {', '.join(filter(None, sheet.header))}: rename one, or choose it, such as"
-                f" --column {name}=NAME"
+                f"{sheet.name}: missing: {missing.pop()}; it has the columns"
+                f" {', '.join(filter(None, sheet.header))}: rename one, or choose it with --column"
             )
-    if faults:
-        return str(faults[0])
     layouts = ", ".join(dict.fromkeys(part.layout for part in read_parts()[:-1]))
     return (
         f"no label table matches the photographs; label files found: {len(tables)}. A label "
@@ -191,8 +181,8 @@ def _explain(own: Part, tables: Mapping[Path, Sheet], faults: list[DrError]) -> 
     )
 
 
-def _check_layout(used: list[Source]) -> list[str]:
-    """Check that the label files belong to one data set, each found once; return sentences."""
+def _check_layout(used: list[Source]) -> None:
+    """Check that the label files belong to one data set, each found once."""
     layouts = {source.part.layout for source in used}
     if len(layouts) > 1 or len({source.part for source in used}) < len(used):
         files = ", ".join(f"{s.path.parent.name}/{s.path.name} ({s.part.layout})" for s in used)
@@ -200,12 +190,6 @@ def _check_layout(used: list[Source]) -> list[str]:
             f"found several label tables: {files}. Choose one with --labels, or give the folder of"
             " one data set"
         )
-    notices = []
-    for source in used:
-        sheet = source.sheet
-        if sheet.encoding not in ("", "utf-8-sig"):
-            notices.append(f"{sheet} is not UTF-8 and was read as {sheet.encoding}.")
-    return notices
 
 
 def read_rows(source: Source) -> pd.DataFrame:
@@ -220,63 +204,49 @@ def read_rows(source: Source) -> pd.DataFrame:
         DrError: a row holds what it may not hold.
     """
     part, path, sheet, _ = source
-    used = part.columns | OWN
-    table = take_columns(sheet, used).reindex(columns=[*used], fill_value="")
-    titles = dict(zip(sheet.names[::-1], sheet.header[::-1], strict=True))  # the first counts
-    rows = pd.DataFrame(
-        {
-            "labels": path.name,
-            "row": table.index,
-            "name": table[part.image],
-            "patient": read_words("patient_id", table["patient_id"]),
-            "by": titles.get("patient_id", ""),
-            "eye": table["eye"],
-            "official": part.split or table["split"],
-            **table[list(FACTS)],
-        }
+    used = [*part.columns | OWN]
+    table = take_columns(sheet, used).reindex(columns=used, fill_value="")
+    rows = table[[*FACTS, "eye"]].assign(
+        labels=path.name,
+        row=table.index,
+        name=table[part.image],
+        patient=read_words("patient_id", table["patient_id"]),
+        by=sheet.header[sheet.names.index("patient_id")] if "patient_id" in sheet.names else "",
+        official=part.split or table["split"],
     )
     if part.eye:
         is_left = rows["name"].str.contains(part.eye)
         rows["eye"] = is_left.map({True: "left", False: "right"})
-    for name, column, ours in (("eye", "eye", ("left", "right")), ("split", "official", SIDES)):
-        cells = read_words(name, rows[column].rename(name))
-        is_bad = ~cells.isin([*ours, ""])
-        refuse_cells(sheet.file, cells, is_bad, f"{', '.join(ours)} or empty")
-        rows[column] = cells
-    _read_grades(part, table, rows)
+    rows["eye"] = _read_words(path.name, "eye", rows["eye"], ("left", "right"))
+    rows["official"] = _read_words(path.name, "split", rows["official"], SIDES)
+    gradable = _read_words(path.name, "gradable", table["gradable"], ("1", "0"))
+    left, _, right = part.grade.partition(";")
+    other = table[right or left]
+    grade = table[left].where(rows["eye"] == "left", other)
+    is_other = (grade == "") & (table[left] != other)
+    grade = read_words("grade", grade.rename("grade"))
+    rows["grade"] = read_numbers(grade)
+    is_ungradable = (gradable == "0") | (rows["grade"] == float(part.ungradable or "nan"))
+    rows["reason"] = ""
+    rows.loc[grade == "", "reason"] = "no grade"
+    rows.loc[is_other, "reason"] = "the name is of one eye, the grade of the other"
+    rows.loc[is_ungradable, "reason"] = "ungradable"
+    is_bad = ~rows["grade"].isin(range(len(GRADES))) & (rows["reason"] == "")
+    refuse_cells(path.name, grade, is_bad, SCALE)
     return rows
 
 
-def _read_grades(part: Part, table: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Read the grade of each row, or the reason why it has none."""
-    left, _, right = part.grade.partition(";")
-    other = table[right or left]
-    grade = table[left].where(rows["eye"] == "left", other).rename("grade")
-    is_other = (grade == "") & (table[left] != other)
-    rows["reason"] = ""
-    rows.loc[is_other, "reason"] = "the name is of one eye, the grade of the other"
-    file = rows["labels"].iloc[0]
-    if part.ungradable:
-        rows.loc[read_numbers(grade) == int(part.ungradable), "reason"] = "ungradable"
-    cells = read_words("gradable", table["gradable"])
-    marks = read_numbers(cells)
-    refuse_cells(file, cells, (cells != "") & ~marks.isin((0, 1)), "1, 0 or empty")
-    rows.loc[marks == 0, "reason"] = "ungradable"
-    cells = read_words("grade", grade)
-    rows.loc[(cells == "") & (rows["reason"] == ""), "reason"] = "no grade"
-    rows["grade"] = read_numbers(cells)
-    is_bad = ~rows["grade"].isin(range(5)) & (rows["reason"] == "")
-    refuse_cells(file, cells, is_bad, SCALE)
+def _read_words(file: str, column: str, cells: pd.Series, allowed: Sequence[str]) -> pd.Series:
+    """Read cells that have only words that are allowed, or are empty."""
+    read = read_words(column, cells.rename(column))
+    words = f"{', '.join(allowed)} or empty"
+    refuse_cells(file, read, ~read.isin([*allowed, ""]), words)
+    return read
 
 
 def refuse(rows: pd.DataFrame, is_bad: pd.Series, words: str) -> None:
     """Raise a DrError that names the first wrong rows, but no photograph."""
     refuse_rows(", ".join(rows["labels"].unique()), is_bad.set_axis(rows["row"]), words)
-
-
-def name_rows(rows: pd.DataFrame) -> str:
-    """Name the label file and some row numbers (columns labels and row), but no photograph."""
-    return reader.name_rows(", ".join(rows["labels"].unique()), rows["row"].tolist())
 
 
 def cut_suffix(name: str) -> str:

@@ -9,7 +9,7 @@ from dr_lib.data.labels.reader import SPELT, find_spellings
 
 FILES = "file names"  # by which patients are found
 STATED = "PatientID"
-DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")  # 31/05/2024
+DAYS = ("ISO8601", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")  # 31/05/2024
 
 
 def name_patients(rows: pd.DataFrame, others: Mapping[str, pd.Series]) -> pd.DataFrame:
@@ -65,28 +65,26 @@ def limit_photographs(number: int) -> int:
 
 
 def number_visits(rows: pd.DataFrame) -> pd.Series:
-    """Number the visits of each patient from 0, by day or number, or else as the table lists them.
+    """Number the visits of each patient from 0, by number or by day.
 
     Args:
-        rows: labels, row, patient, and visit: dates or names of visits; empty where unknown.
+        rows: labels, row, patient, and visit: all numbers, or dates of one form; empty where
+            unknown.
 
     Returns:
         Texts, which hold no date.
 
     Raises:
-        DrError: some are dates, and others none of that kind.
+        DrError: some are none of these.
     """
     known = rows[rows["visit"] != ""]
     days = known["visit"].str.replace(r"[T ].*", "", regex=True)
-    iso = pd.to_datetime(days, format="ISO8601", errors="coerce")
-    orders = [iso.fillna(pd.to_datetime(days, format=f, errors="coerce")) for f in DAYS]
-    best = max(orders, key=pd.Series.count)
-    numbers = pd.to_numeric(days, errors="coerce")
-    if numbers.notna().all() and best.isna().any():
-        best = numbers
-    elif not best.count():
-        best = pd.Series(pd.factorize(known["visit"])[0], known.index)
-    words = "visit is no date like those of the other rows: write all as 2024-05-31"
+    orders = [pd.to_numeric(days, errors="coerce")]
+    orders += [pd.to_datetime(days, format=form, errors="coerce") for form in DAYS]
+    best = max(orders, key=pd.Series.count)  # the first of several
+    words = (
+        "visit is no number, or no date like those of the other rows: write all as 2024-05-31"
+    )
     refuse(known, best.isna(), words)
     visits = best.groupby(known["patient"]).rank("dense") - 1
     return visits.astype(int).astype(str).reindex(rows.index, fill_value="")

@@ -24,28 +24,21 @@ def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes
         new_salt: the salt to keep in a new folder; None draws one.
 
     Raises:
-        DrError: the folder cannot be written, its salt is damaged, or another prepare is
-            at work.
+        DrError: its salt is damaged, or another prepare is at work.
     """
+    private.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = private / SALT
-    try:
-        private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = lock(private / "lock")
-        if file and not path.exists():
+    file = lock(private / "lock")
+    if file is None:
+        raise DrError(
+            f"another prepare is using {private}: wait until it ends, or choose another --private"
+        )
+    with file:
+        if not path.exists():
             with replace(path) as temporary:
                 temporary.touch(mode=0o600)
                 temporary.write_bytes(new_salt or secrets.token_bytes(32))
-        salt = path.read_bytes() if file else b""
-    except OSError as error:
-        raise DrError(
-            f"cannot use {private}: {error.strerror}. Choose another --private"
-        ) from error
-    if file is None:
-        raise DrError(
-            f"another prepare is using {private}: wait until it ends, or choose another "
-            "--private"
-        )
-    with file:
+        salt = path.read_bytes()
         if len(salt) != 32:
             raise DrError(
                 f"{path} does not hold 32 bytes: delete it and prepare the data set again"

@@ -9,6 +9,7 @@ import csv
 import datetime
 import re
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,54 +36,40 @@ MERGED = "\x03"  # stands in the cells of a merged range, but for the first
 
 
 class Sheet(NamedTuple):
-    """A table as it stands in a file: the one of a text, or one of a workbook's."""
+    """A table as it stands in a file."""
 
-    file: str  # its name
-    title: str  # of the sheet; empty of a text
-    encoding: str  # of a text
-    delimiter: str  # between the cells of a text
+    name: str  # of the file, and of a workbook's sheet
     header: list[str]  # an empty name where a column has none
     names: list[str]  # by COLUMNS, or folded; empty where there is none, or another was chosen
     rows: dict[int, list[str]]  # the cells by line of the file, without blanks around them
 
-    def __str__(self) -> str:
-        """Name the table in an error."""
-        return f"{self.file}, sheet {self.title}" if self.title else self.file
 
-
-def read_sheet(
-    path: Path,
-    title: str = "",
-    columns: Sequence[str] = (),
-    words: Collection[str] = NAMES,
-) -> Sheet:
-    """Read a table, or the only visible sheet of a workbook whose header has known words.
+def read_sheet(path: Path, title: str = "", columns: Sequence[str] = ()) -> Sheet:
+    """Read a table, or the only visible sheet of a workbook.
 
     A text is UTF-8, UTF-16 or Windows-1252, with commas, semicolons, tabs or bars between its
-    cells. Lines above the header are left out, as is `sep=;`. A .txt without a header is a name and
-    a number on each line, in the columns 1 and 2.
+    cells. Lines above the header are left out. A .txt without a header is a name and a number on
+    each line, in the columns 1 and 2.
 
     Args:
         path: the file.
         title: of the sheet.
         columns: which column is ours, by its name or its number from 1: grade=Grau Dr 2, grade=6.
-        words: what columns may be called, folded; of the first lines the header has most of them.
 
     Raises:
         DrError: there is no such file, sheet or column, or several sheets may be meant, or it is no
             table; the message names the row.
     """
-    if path.is_dir():
-        raise DrError(f"{path} is a folder: give the table in it")
     if not path.is_file():
         raise DrError(f"no such file: {path}")
-    if path.suffix.lower() in WORKBOOKS:
-        sheet = _read_workbook(path, title, words)
-    else:
-        sheet = _read_text(path, words)
-    if not sheet:
-        raise DrError(f"{path.name} is empty: it needs a header and rows below it")
-    return sheet._replace(names=_name_columns(path.name, sheet.header, columns))
+    is_book = path.suffix.lower() in WORKBOOKS
+    name, lines = _read_workbook(path, title) if is_book else _read_text(path)
+    top = list(lines)[:TOP]
+    start = max(top, key=lambda number: _count_known(lines[number]), default=0)
+    rows = {number: cells for number, cells in lines.items() if number > start}
+    if not rows:
+        raise DrError(f"{name} is empty: it needs a header and rows below it")
+    return Sheet(name, lines[start], _name_columns(name, lines[start], columns), rows)
 
 
 def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFrame:
@@ -98,37 +85,32 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
     """
     import pandas as pd
 
-    names = [name if used is None or name in used else "" for name in sheet.names]
-    width = len(names)
-    is_long = pd.Series({line: any(row[width:]) for line, row in sheet.rows.items()})
+    width = len(sheet.names)
     refuse_rows(
-        str(sheet),
-        is_long,
+        sheet.name,
+        [line for line, row in sheet.rows.items() if any(row[width:])],
         f"more cells than the header, which has {width}: name each column, and put a cell with a"
         " comma or another separator in quotation marks",
     )
-    # of a wide table no more is held
-    taken = [place for place, name in enumerate(names) if name]
-    cells = [
-        [row[place] if place < len(row) else "" for place in taken]
-        for row in sheet.rows.values()
-    ]
-    table = pd.DataFrame(cells, list(sheet.rows), taken, str)
-    firsts = {name: names.index(name) for name in names if name}
-    for place in taken:
-        name = names[place]
-        first = firsts[name]
-        differs = table[first] != table[place]
+    taken = {}
+    for place, name in enumerate(sheet.names):
+        if not name or (used is not None and name not in used):
+            continue
+        # of a wide table no more is held
+        cells = [row[place] if place < len(row) else "" for row in sheet.rows.values()]
+        column = pd.Series(cells, list(sheet.rows), dtype=str)
+        is_merged = column == MERGED
+        refuse_rows(
+            sheet.name, is_merged, "merged cells: split them, and write the value in each"
+        )
+        differs = column != taken.setdefault(name, column)
         if differs.any():
-            both = [f"{sheet.header[i]} (column {i + 1})" for i in (first, place)]
+            both = [sheet.header[sheet.names.index(name)], sheet.header[place]]
             raise DrError(
-                f"{sheet}, row {differs.idxmax()}: {name} is in two columns that disagree,"
+                f"{sheet.name}, row {differs.idxmax()}: {name} is in two columns that disagree,"
                 f" {' and '.join(both)}: choose one, such as --column {name}={place + 1}"
             )
-    table = table[list(firsts.values())].set_axis(list(firsts), axis=1)
-    is_merged = (table == MERGED).any(axis=1)
-    refuse_rows(str(sheet), is_merged, "merged cells: split them, and write the value in each")
-    return table
+    return pd.DataFrame(taken, list(sheet.rows))
 
 
 def read_numbers(cells: pd.Series) -> pd.Series:
@@ -173,28 +155,27 @@ def _name(column: str) -> str:
 def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Name all columns, or those that were chosen, which take the names of others."""
     names = [_name(column) for column in header]
-    pairs = {pair: pair.partition("=")[::2] for pair in columns}
-    taken = [_name(ours) for ours, _ in pairs.values()]
-    is_known = all(theirs and _name(ours) in COLUMNS for ours, theirs in pairs.values())
-    if not is_known or len(set(taken)) < len(columns):
-        raise DrError(
-            f"{', '.join(columns)}: write each column of ours once, as grade=Grau; ours are"
-            f" {', '.join(COLUMNS)}"
-        )
-    for pair, (ours, theirs) in pairs.items():
-        chosen = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
-        if sum(chosen) != 1:
-            named = ", ".join(filter(None, header))
-            raise DrError(f"{file} has no or several columns for {pair}: it has {named}")
-        names = ["" if name == _name(ours) else name for name in names]
-        names[chosen.index(True)] = _name(ours)
+    chosen = {}
+    for pair in columns:
+        ours, _, theirs = pair.partition("=")
+        wanted = fold_name(theirs)
+        places = [n for n, c in enumerate(header) if c and wanted in (fold_name(c), str(n + 1))]
+        ours = _name(ours)
+        if ours not in COLUMNS or ours in chosen or len(places) != 1:
+            raise DrError(
+                f"{file} has no or several columns for {pair}: write a column of ours once, and one"
+                f" of the table, as grade=Grau; ours are {', '.join(COLUMNS)}; it has"
+                f" {', '.join(filter(None, header))}"
+            )
+        chosen[ours] = places[0]
+    names = ["" if name in chosen else name for name in names]
+    for ours, place in chosen.items():
+        names[place] = ours
     return names
 
 
-def _read_workbook(path: Path, title: str, words: Collection[str]) -> Sheet | None:
-    """Read the only visible sheet of which the header is known, or the one that is named; None if
-    it has no rows.
-    """
+def _read_workbook(path: Path, title: str) -> tuple[str, dict[int, list[str]]]:
+    """Name the only visible sheet that has rows, or the one that is named, and read its rows."""
     try:
         import openpyxl  # needed by workbooks alone
 
@@ -203,30 +184,24 @@ def _read_workbook(path: Path, title: str, words: Collection[str]) -> Sheet | No
         raise DrError(
             f"{path.name} cannot be read: save it as .xlsx without a password, or as CSV in UTF-8"
         ) from error
-    if title and title not in book.sheetnames:
-        raise DrError(f"{path.name} has no sheet {title}: it has {', '.join(book.sheetnames)}")
-    found = []
+    found = {}
     for sheet in book.worksheets:
         if sheet.title == title or (not title and sheet.sheet_state == "visible"):
             cells = ([_write_cell(cell) for cell in row] for row in sheet.iter_rows())
-            read = _split_header(enumerate(cells, 1), words)
-            found.append(Sheet(path.name, sheet.title, "", "", *read))
-    found = [sheet for sheet in found if sheet.rows]
-    known = [sheet for sheet in found if _count(sheet.header, words) > 1] or found[:1]
-    # another one as wide may go on with the rows, or have newer ones in other words
-    widths = {len(sheet.header) for sheet in known}
-    titles = [one.title for one in found if one in known or len(one.header) in widths]
-    if len(titles) > 1:
+            found[sheet.title] = _clean(enumerate(cells, 1))
+    titles = [name for name, rows in found.items() if rows]
+    if len(titles) != 1:
         raise DrError(
-            f"{path.name} has rows on the sheets {' and '.join(titles)}: choose one with --sheet,"
-            " or put all rows on one sheet below one header"
+            f"{path.name} has rows on the sheets {' and '.join(titles or ['(none)'])} of"
+            f" {', '.join(book.sheetnames)}: choose one with --sheet, or put all rows on one sheet"
+            " below one header"
         )
-    for sheet in known:
-        lines = book[sheet.title].row_dimensions
-        hidden = [line for line in sheet.rows if lines[line].hidden]
-        refuse_rows(str(sheet), hidden, "hidden, as by a filter: show them, or delete them")
-        return sheet
-    return None
+    name = f"{path.name}, sheet {titles[0]}"
+    lines = book[titles[0]].row_dimensions
+    rows = found[titles[0]]
+    hidden = [line for line in rows if lines[line].hidden]
+    refuse_rows(name, hidden, "hidden, as by a filter: show them, or delete them")
+    return name, rows
 
 
 def _write_cell(cell) -> str:
@@ -241,24 +216,21 @@ def _write_cell(cell) -> str:
     return "" if value is None else str(value)
 
 
-def _read_text(path: Path, words: Collection[str]) -> Sheet | None:
-    """Read a text; None if there are no rows."""
-    text, encoding = decode_text(path)
-    lines = [f"{line}\n" for line in re.sub("\r\n?", "\n", text).split("\n")]
-    separator = re.match('"?sep=(.)', text, re.IGNORECASE)  # of Excel
+def _read_text(path: Path) -> tuple[str, dict[int, list[str]]]:
+    """Read the name and the rows of a text."""
+    text = re.sub("\r\n?", "\n", _decode(path))
+    lines = [f"{line}\n" for line in text.split("\n")]
     ratings = {}
-    for delimiter in separator[1] if separator else ",;\t|":
-        top = enumerate(csv.reader(lines[:TOP], delimiter=delimiter))
-        header = _split_header(top, words)[0]
-        ratings[delimiter] = (_count(header, words), len(header))
+    for delimiter in ",;\t|":
+        rows = _clean(enumerate(csv.reader(lines[:TOP], delimiter=delimiter)))
+        ratings[delimiter] = max(
+            ((_count_known(row), len(row)) for row in rows.values()), default=(0, 0)
+        )
     delimiter = max(ratings, key=ratings.get)
     if path.suffix.lower() == ".txt" and ratings[delimiter][0] < 2:
-        delimiter = ""
-        rows = enumerate([["1", "2"], *(line.rsplit(maxsplit=1) for line in lines)])
-    else:
-        rows = _parse(path.name, lines, delimiter)
-    sheet = Sheet(path.name, "", encoding, delimiter, *_split_header(rows, words))
-    return sheet if sheet.rows else None
+        pairs = [["1", "2"], *(line.rsplit(maxsplit=1) for line in lines)]
+        return path.name, _clean(enumerate(pairs))
+    return path.name, _clean(_parse(path.name, lines, delimiter))
 
 
 def _parse(name: str, lines: list[str], delimiter: str) -> Iterable[tuple[int, list[str]]]:
@@ -283,47 +255,37 @@ def _parse(name: str, lines: list[str], delimiter: str) -> Iterable[tuple[int, l
         ) from error
 
 
-def decode_text(path: Path) -> tuple[str, str]:
-    """Decode a text; return its encoding, too."""
+def _decode(path: Path) -> str:
+    """Decode a text."""
     content = path.read_bytes()
-    encoding = "utf-8-sig"
+    encodings = ["utf-8-sig"]
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    text = content.decode(encoding, "replace")
-    # of Excel in Brazil, which includes printable Latin-1; letters of UTF-8 beside it are no text
-    if encoding == "utf-8-sig" and not re.search(UTF8, content):
-        if "\ufffd" in text:
-            encoding = "windows-1252"
-            text = content.decode(encoding, "replace")
-    if fault := re.search("[\0\ufffd]", text):
-        row = len(re.findall("\r\n|\r|\n", text[: fault.start()])) + 1
-        raise DrError(
-            f"{path.name}, row {row}: a character is in none of UTF-8, UTF-16 and Windows-1252, or"
-            " not in that of the other rows: save the table as .xlsx, or as CSV in UTF-8"
-        )
-    return text, encoding
+        encodings = ["utf-16"]
+    elif not re.search(UTF8, content):  # letters of UTF-8 beside others are no text
+        encodings.append("windows-1252")  # of Excel in Brazil, which includes printable Latin-1
+    for encoding in encodings:
+        with suppress(UnicodeDecodeError):
+            text = content.decode(encoding)
+            if "\0" not in text:
+                return text
+    raise DrError(
+        f"{path.name} is no text in UTF-8, UTF-16 or Windows-1252 alone: save the table as .xlsx,"
+        " or as CSV in UTF-8"
+    )
 
 
-def _count(row: Sequence[str], words: Collection[str]) -> int:
-    """Count the cells that are known words."""
-    return sum(fold_name(cell) in words for cell in row)
+def _count_known(row: Sequence[str]) -> int:
+    """Count the cells that are names of columns."""
+    return sum(fold_name(cell) in NAMES for cell in row)
 
 
-def _split_header(
-    lines: Iterable[tuple[int, Sequence[str]]], words: Collection[str]
-) -> tuple[list[str], list[str], dict[int, list[str]]]:
-    """Find the header: of the lines at the top the first with the most known words.
-
-    Returns:
-        It, no names yet, and the rows below it by line, without blanks around cells and line breaks
-        in them; empty ones are left out.
+def _clean(rows: Iterable[tuple[int, Sequence[str]]]) -> dict[int, list[str]]:
+    """Map lines to cells without blanks around them and line breaks in them; leave out empty
+    rows.
     """
-    rows = {}
-    for number, row in lines:
+    cleaned = {}
+    for number, row in rows:
         cells = [cell.replace("\n", " ").strip() for cell in row]
         if any(cells):
-            rows[number] = cells
-    top = list(rows)[:TOP]
-    at = max(top, key=lambda number: _count(rows[number], words), default=0)
-    below = {number: row for number, row in rows.items() if number > at}
-    return rows.get(at, []), [], below
+            cleaned[number] = cells
+    return cleaned

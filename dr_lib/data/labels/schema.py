@@ -71,7 +71,7 @@ UNKNOWN = set(
 SCALE = ", ".join(f"{grade} {name}" for grade, name in enumerate(GRADES))
 SCALE += ", or empty; of grades from 1 to 5 subtract 1; for an ungradable photograph write"
 SCALE += " gradable 0 and leave grade empty; show a date or a time as a number"
-TRUTH = {"1": "yes y sim s true t verdadeiro v", "0": "no n nao false f falso"}
+TRUTH = {"1": "yes y sim s true t verdadeiro v 1_0", "0": "no n nao false f falso 0_0"}
 WORDS = {  # what people write in cells, folded, for what is read
     "split": {
         "train": "train training treino treinamento",
@@ -158,8 +158,6 @@ def read_words(column: str, cells: pd.Series) -> pd.Series:
         cell: ""
         if is_unknown(cell) or (is_id and no_id.fullmatch(cell))
         else words.get(fold_name(cell), cell)
-        if words
-        else cell
         for cell in cells.unique()
     }
     return cells.map(meant)

@@ -64,7 +64,7 @@ def split_photographs(
     table = table.assign(group=unite(table["patient_id"], pairs), reason="")
     if scheme == "official":
         table = _keep_one_side(table)
-    table = _keep_one_copy(table, find_unlike_copies(table, pairs))
+    table = _keep_one_copy(table, pairs)
     used = table[table["reason"] == ""]
     # in the order of the table: pseudonyms have no part in the draw
     groups = pd.Index(used["group"].unique())
@@ -108,25 +108,19 @@ def _keep_one_side(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(reason=np.where(rank < greatest, reasons, ""))
 
 
-def find_unlike_copies(table: pd.DataFrame, pairs: np.ndarray) -> pd.Series:
-    """Find pictures whose copies have different grades; arguments as of `split_photographs`.
-
-    Returns:
-        A name of the picture for each photograph of such a picture.
-    """
-    picture = unite(table["content_id"], pairs)
-    return picture[table.groupby(picture)["grade"].transform("nunique") > 1]
-
-
-def _keep_one_copy(table: pd.DataFrame, unlike: pd.Series) -> pd.DataFrame:
+def _keep_one_copy(table: pd.DataFrame, pairs: np.ndarray) -> pd.DataFrame:
     """Exclude copies with different grades, and all but the first of identical files."""
-    reason = table["reason"].copy()
-    reason[unlike.index] = reason[unlike.index].replace("", "a copy has another grade")
-    used = table[reason == ""]
-    first = used.groupby("content_id")["row"].transform("first")
+    picture = unite(table["content_id"], pairs)
+    is_unlike = table.groupby(picture)["grade"].transform("nunique") > 1
+    is_free = table["reason"] == ""
+    table.loc[is_free & is_unlike, "reason"] = "a copy has another grade"
+    used = table[table["reason"] == ""]
+    first = "same file as row " + used.groupby("content_id")["row"].transform("first").astype(
+        str
+    )
     copies = first[used["content_id"].duplicated()]
-    reason[copies.index] = [f"same file as row {row}" for row in copies]
-    return table.assign(reason=reason)
+    table.loc[copies.index, "reason"] = copies
+    return table
 
 
 def find_sides(table: pd.DataFrame, sides: Mapping[str, str]) -> pd.Series:

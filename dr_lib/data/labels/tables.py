@@ -19,7 +19,6 @@ from dr_lib.data.labels.label_files import (
     Source,
     cut_suffix,
     find_sources,
-    name_rows,
     read_rows,
     read_start,
     refuse,
@@ -31,6 +30,7 @@ from dr_lib.data.labels.patients import (
     name_patients,
     number_visits,
 )
+from dr_lib.data.labels.reader import name_rows
 from dr_lib.data.labels.schema import FACTS, fold_id, fold_text, read_words
 from dr_lib.data.photograph.decode import is_dicom, load_reader
 
@@ -82,7 +82,7 @@ def read_labels(
     images = Path(images)
     if not images.is_dir():
         raise LabelTableError(f"no folder {images}: give the folder that holds the photographs")
-    sources, said = find_sources(images, labels, sheet, columns)
+    sources = find_sources(images, labels, sheet, columns)
     rows = pd.concat([_match_photographs(source) for source in sources], ignore_index=True)
     is_usable = rows["reason"] == ""
     if not is_usable.any():
@@ -92,38 +92,39 @@ def read_labels(
             f"under {images}, in the folders that the table names, and correct names with a prefix,"
             " links, and zeros that a spreadsheet dropped"
         )
-    names = read_names(rows["name"])
-    _add_stated(rows, read_stated(rows["image"].where(is_usable, "")), names)
-    layout = sources[0].part.layout
-    is_own = layout == "folder"
+    _add_stated(rows)
+    is_own = sources[0].part.layout == "folder"
     if is_own:
         _check_folders(rows)
     _mark_repeats(rows)
-    pools = [source.photographs for source in sources]
-    offered = dict.fromkeys(map(str, itertools.chain(*pools)))
-    labelled = set(rows["image"])
-    unlabelled = pd.DataFrame({"image": [path for path in offered if path not in labelled]})
-    rows["image"] = rows["image"].where(rows["image"] != "", rows["name"])
+    labelled = {*rows["image"]}
+    pools = itertools.chain(*(source.photographs for source in sources))
+    others = [path for path in dict.fromkeys(map(str, pools)) if path not in labelled]
+    rows["image"] = rows["image"].mask(rows["image"] == "", rows["name"])
     is_usable = rows["reason"] == ""
     table = rows[is_usable].reset_index(drop=True).astype({"grade": int})
     if table["official"].nunique() == 1:  # only one part of the data set is there
         table["official"] = ""
-    patients, by, notices = _describe_patients(table, is_own)
+    patients, notices = _describe_patients(table)
     table["file"] = [Path(image).relative_to(images).as_posix() for image in table["image"]]
     table["patient"] = table["patient"].mask(table["patient"] == "", table["file"])
-    said += [*by, *_number_visits(table)]
-    notices += filter(None, {source.part.notice for source in sources})
+    table["visit"] = number_visits(table)
+    known = table[table["by"] != ""]
+    said = [
+        f"patients by {by}: {people['patient'].nunique()}"
+        for by, people in known.groupby("by", sort=False)
+    ]
     facts = [name for name in FACTS if table[name].any()]
-    columns = zip(sources[0].sheet.header, sources[0].sheet.names, strict=True)
-    unused = [title for title, name in columns if title and name not in OWN]
-    unusable = [rows[~is_usable], unlabelled.assign(row=0, reason="no label")]
+    header = zip(sources[0].sheet.header, sources[0].sheet.names, strict=True)
+    unused = [title for title, name in header if title and name not in OWN]
+    without = pd.DataFrame({"row": 0, "image": others, "reason": "no label"})
     return Labels(
         table[["row", "image", "file", "patient", "eye", "grade", "official", *facts]],
-        pd.concat(unusable)[["row", "image", "reason"]].astype({"row": int}),
-        layout,
+        pd.concat([rows.loc[~is_usable, ["row", "image", "reason"]], without]),
+        sources[0].part.layout,
         patients,
-        notices,
-        said,
+        notices + [*filter(None, {source.part.notice for source in sources})],
+        said + _find_unlike_eyes(table),
         unused if is_own else [],
     )
 
@@ -150,16 +151,20 @@ def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
     A file of exactly the name goes before one in another case, and this before one with another
     suffix.
     """
-    name = unicodedata.normalize("NFC", re.sub(r"[\\/]+", "/", name))
+    name = re.sub(r"[\\/]+", "/", unicodedata.normalize("NFC", name))
+    name = re.sub(r"^(\.\.?/)+", "", name)
     if re.match(r"/|[A-Za-z][\w+.-]*:", name):
         name = name.rpartition("/")[2]
-    name = re.sub(r"^(\.\.?/)+", "", name)
     files = by_stem.get(cut_suffix(name.rpartition("/")[2]), [])
-    texts = [unicodedata.normalize("NFC", path.as_posix()) for path in files]
     for form in (str, str.casefold, cut_suffix):
-        is_named = [form(text).endswith(f"/{form(name)}") for text in texts]
-        if any(is_named):
-            return list(itertools.compress(files, is_named))
+        end = f"/{form(name)}"
+        found = [
+            path
+            for path in files
+            if form(unicodedata.normalize("NFC", path.as_posix())).endswith(end)
+        ]
+        if found:
+            return found
     return []
 
 
@@ -182,21 +187,21 @@ def read_stated(images: pd.Series) -> pd.DataFrame:
     return table.assign(patient=ids.mask(find_shared(ids), ""))
 
 
-def _add_stated(rows: pd.DataFrame, stated: pd.DataFrame, names: pd.DataFrame) -> None:
+def _add_stated(rows: pd.DataFrame) -> None:
     """Fill in patient, eye and visit from DICOM files and file names, where the table is silent.
 
     Raises:
         DrError: they differ. A table may have ids of its own, one for each PatientID.
     """
+    stated = read_stated(rows["image"].where(rows["reason"] == "", ""))
+    names = read_names(rows["name"])
     words = "the {} differs from that in the DICOM file or in its name: correct the cell"
     ids = stated["patient"]
-    both = (rows["patient"] != "") & (ids != "")
     if ids[ids != ""].nunique() > 1:  # else it may be what was put in the ids' place
-        ours, theirs = (
-            pd.factorize(names[both].map(fold_id))[0] for names in (rows["patient"], ids)
-        )
-        differs = pd.Series(ours != theirs, rows.index[both])
-        refuse(rows[both], differs, words.format("patient"))
+        both = rows[(rows["patient"] != "") & (ids != "")]
+        ours = pd.factorize(both["patient"].map(fold_id))[0]
+        theirs = pd.factorize(ids[both.index].map(fold_id))[0]
+        refuse(both, pd.Series(ours != theirs, both.index), words.format("patient"))
     others = {STATED: ids, FILES: names["patient"]}
     rows[["patient", "by"]] = name_patients(rows, others)
     rows["patient"] = rows["patient"].map(fold_text)
@@ -204,30 +209,23 @@ def _add_stated(rows: pd.DataFrame, stated: pd.DataFrame, names: pd.DataFrame) -
     for eye, taken in ((stated["eye"], stated["eye"]), (names["eye"], named)):
         differs = (rows["eye"] != "") & (eye != "") & (rows["eye"] != eye)
         refuse(rows, differs, words.format("eye"))
-        rows["eye"] = rows["eye"].where(rows["eye"] != "", taken)
-    rows["visit"] = rows["visit"].where(rows["visit"] != "", stated["visit"])
+        rows["eye"] = rows["eye"].mask(rows["eye"] == "", taken)
+    rows["visit"] = rows["visit"].mask(rows["visit"] == "", stated["visit"])
 
 
-def _describe_patients(table: pd.DataFrame, is_own: bool) -> tuple[str, list[str], list[str]]:
-    """Describe by what the patients are known: a word, what names a column, what may be kept."""
-    named = table["patient"][table["by"] == FILES]
-    is_known = table["by"] != ""
-    if is_own and len(named) > 1 and named.is_unique:  # running numbers
-        is_known &= table["by"] != FILES
-    known = table[is_known]
-    said = []
-    if len(known):
-        said.append(f"patients by {known['by'].iloc[0]}: {known['patient'].nunique()}")
-    if is_known.all():
-        return "from file names" if len(named) else "known", said, []
+def _describe_patients(table: pd.DataFrame) -> tuple[str, list[str]]:
+    """Describe how patients are known: a word, and a sentence where some are not."""
+    is_unknown = table["by"] == ""
+    if not is_unknown.any():
+        return ("from file names" if (table["by"] == FILES).any() else "known"), []
     notice = (
-        f"The patient is unknown for {(~is_known).sum()} of {len(table)} photographs, so fellow "
+        f"The patient is unknown for {is_unknown.sum()} of {len(table)} photographs, so fellow "
         "eyes may be on different sides of a split. Add a column patient to the label table: file "
         "names give it only as PATIENT_EYE, such as 12_left.jpg, if no date and not another for "
         "each photograph; words for unknown, rounded numbers as 1.2E+15 and a PatientID that "
         "several people share are none."
     )
-    return "partly unknown" if len(known) else "unknown", said, [notice]
+    return ("unknown" if is_unknown.all() else "partly unknown"), [notice]
 
 
 def _check_folders(rows: pd.DataFrame) -> None:
@@ -242,16 +240,17 @@ def _check_folders(rows: pd.DataFrame) -> None:
     )
 
 
-def _number_visits(table: pd.DataFrame) -> list[str]:
-    """Number the visits; return a sentence on eyes with several grades at one."""
-    table["visit"] = number_visits(table)
+def _find_unlike_eyes(table: pd.DataFrame) -> list[str]:
+    """Return a sentence on eyes with several grades at one visit."""
     eyes = table[table["eye"] != ""]
-    is_unlike = eyes.groupby(["patient", "eye", "visit"])["grade"].transform("nunique") > 1
-    if not is_unlike.any():
+    grades = eyes.groupby(["patient", "eye", "visit"])["grade"]
+    unlike = eyes[grades.transform("nunique") > 1]
+    if unlike.empty:
         return []
     return [
-        f"{name_rows(eyes[is_unlike])}: an eye of a patient has two grades, which `evaluate` "
-        "refuses: name the visits in a column visit, or give two people different ids."
+        f"{name_rows(unlike['labels'].iloc[0], unlike['row'].tolist())}: an eye of a patient has"
+        " two grades, which `evaluate` refuses: name the visits in a column visit, or give two"
+        " people different ids."
     ]
 
 

@@ -5,10 +5,10 @@ size, method, and versions of the crop and of what decoded it. A changed file, a
 another version is a new record; which ones count, the folder's tables say.
 """
 
-import hashlib
+import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
@@ -20,14 +20,14 @@ from dr_lib.data.labels.privacy import open_private, pseudonym
 from dr_lib.data.prepared.folder import (
     KEY,
     LISTED,
-    check_file,
-    format_table,
+    check_files,
     parse_table,
     read_listings,
     select_records,
     write_table,
 )
 from dr_lib.data.prepared.workers import (
+    DIED,
     Map,
     crop_photograph,
     map_over,
@@ -35,10 +35,10 @@ from dr_lib.data.prepared.workers import (
     read_content,
 )
 from dr_lib.errors import DrError
-from dr_lib.files import hash_file, replace
+from dr_lib.files import replace
 
 SHARD_SIZE = 256  # photographs
-DIED = (
+DEADLY = (
     "two processes died while they read it, of damage or for want of memory: repeat the command, or"
     " export it again"
 )
@@ -47,11 +47,7 @@ MOST_DIED = 2  # photographs one after another; of more, the machine is the caus
 
 def describe_crops(method: str, size: int) -> dict:
     """Describe what makes a record that counts: the columns of a listing and their values."""
-    return {
-        "method": method,
-        "size": size,
-        "versions": [name_versions(True), name_versions(False)],
-    }
+    return {"method": method, "size": size, "versions": name_versions()}
 
 
 def crop_photographs(
@@ -65,7 +61,6 @@ def crop_photographs(
     files: Mapping[str, str] = {},  # noqa: B006
     known: Mapping[str, tuple[str, str]] = {},  # noqa: B006
     reread: bool = False,
-    shard_size: int = SHARD_SIZE,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Crop the photographs that no shard has into further shards, by their image ids.
@@ -80,7 +75,6 @@ def crop_photographs(
         known: by image id what an earlier call returned: state and content_id. A file whose state
             is the same is not read again.
         reread: read all files again.
-        shard_size: photographs of a new shard; the last has the rest.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier call.
 
@@ -94,9 +88,10 @@ def crop_photographs(
             ShardError: a shard is not as in `files`.
     """
     _drop_unfinished(out, files)
-    listing = read_listings(out, _list_shards(out))
-    listing = select_records(listing, describe_crops(method, size))
-    listing = listing[listing["reason"] != DIED]  # tried again
+    shards = [path.name for path in list_own(out) if path.suffix == ".tfrecord"]
+    made = describe_crops(method, size)
+    listing = select_records(read_listings(out, shards), made)
+    listing = listing[listing["reason"] != DEADLY]  # tried again
     photographs = photographs.assign(state=photographs["image"].map(_describe_state))
     listed = {*listing["image_id"]}
     contents = {
@@ -109,37 +104,54 @@ def crop_photographs(
     rest = photographs[is_new].sort_values("image_id")
     num_done = len(photographs) - len(rest)
     progress(num_done, len(photographs))
-    tables = [listing] if len(listing) else []
+    number = 1 + max((int(name[6:-9]) for name in shards), default=-1)
+    tables = [listing]
     crop = partial(crop_photograph, method=method, size=size)
     with map_over(workers if len(rest) else 0, _give_up) as map_photographs:
         items = zip(rest["row"], rest["image"], rest["image_id"], strict=True)
-        results = zip(map_photographs(crop, items), rest["row"], strict=True)
-        rows_died = []
-        for _ in range(0, len(rest), shard_size):
-            rows = []
-            end = 0
-            shard = _name_next(out)
-            with replace(shard) as temporary, temporary.open("wb") as file:
-                for (framed, row), number in islice(results, shard_size):
-                    num_done += 1
-                    progress(num_done, len(photographs))
-                    rows_died = _check_deaths(rows_died, number, row)
-                    if framed:
-                        row["offset"] += end
-                    end += file.write(framed)
-                    row["content_id"] = _name_content(salt, row["content_id"])
-                    contents[row["image_id"]] = row["content_id"]
-                    rows.append(row)
-            # whether a shard that a killed call left is whole
-            table = pd.DataFrame(rows).assign(method=method, size=size)
-            table = table.reindex(columns=LISTED[:-1])
-            listing = shard.with_suffix(".csv")
-            write_table(listing, table.assign(sha256=_seal(shard, table)))
-            tables.append(parse_table(listing).assign(shard=shard.name))
-    listing = pd.concat(tables).drop_duplicates(KEY, keep="last")
+        results = _watch(map_photographs(crop, items), num_done, len(photographs), progress)
+        for shard in range(number, number + math.ceil(len(rest) / SHARD_SIZE)):
+            path = out / f"crops-{shard:05d}.tfrecord"
+            tables.append(_write_shard(path, islice(results, SHARD_SIZE), salt, made))
+    for table in tables[1:]:
+        contents |= dict(zip(table["image_id"], table["content_id"], strict=True))
+    # pandas warns of an empty table
+    listing = pd.concat([table for table in tables if len(table)])
+    listing = listing.drop_duplicates(KEY, keep="last")
     photographs["content_id"] = photographs["image_id"].map(contents)
     shards = listing["shard"].unique().tolist()
     return photographs.merge(listing, on=KEY, validate="1:1"), shards
+
+
+def _watch(results: Iterable, num_done: int, total: int, progress: Callable) -> Iterator:
+    """Yield results as they come, and say how many there are.
+
+    Raises:
+        DrError: workers died over one photograph after another.
+    """
+    num_died = 0
+    for done, (framed, row) in enumerate(results, num_done + 1):
+        progress(done, total)
+        num_died = num_died + 1 if row["reason"] == DEADLY else 0
+        if num_died > MOST_DIED:
+            raise DrError(f"over {num_died} photographs one after another {DIED}")
+        yield framed, row
+
+
+def _write_shard(shard: Path, results: Iterable, salt: bytes, made: dict) -> pd.DataFrame:
+    """Write records into a shard, then its listing, which is returned with the shard's name."""
+    rows = []
+    with replace(shard) as temporary, temporary.open("wb") as file:
+        for framed, row in results:
+            if framed:
+                row["offset"] += file.tell()
+            file.write(framed)
+            row["content_id"] = _name_content(salt, row["content_id"])
+            rows.append(row)
+    table = pd.DataFrame(rows).assign(**made).reindex(columns=LISTED)
+    listing = shard.with_suffix(".csv")
+    write_table(listing, table)
+    return parse_table(listing).assign(shard=shard.name)
 
 
 def crop_files(
@@ -174,52 +186,21 @@ def crop_files(
     return table
 
 
-def _name_next(out: Path) -> Path:
-    """Name the next shard."""
-    numbers = [int(re.sub(r"\D", "", name)) for name in _list_shards(out)]
-    return out / f"crops-{1 + max(numbers, default=-1):05d}.tfrecord"
-
-
 def list_own(out: Path) -> list[Path]:
     """List the shards in a folder and their listings, whole or not; of a user's files none."""
     own = re.compile(r"crops-\d{5,}\.(tfrecord|csv)(\.tmp)?")
-    return [path for path in out.glob("crops-*") if own.fullmatch(path.name)]
-
-
-def _list_shards(out: Path) -> list[str]:
-    """List the shards in a folder by number."""
-    return sorted(path.name for path in list_own(out) if path.suffix == ".tfrecord")
+    return sorted(path for path in out.glob("crops-*") if own.fullmatch(path.name))
 
 
 def _drop_unfinished(out: Path, files: Mapping[str, str]) -> None:
-    """Check the shards of a manifest; of others, which a killed call left, keep those that are
-    whole, up to the first that is not.
+    """Check the shards of a manifest; of others, which a killed call left, keep those that have
+    their listing, which is written last.
     """
-    ours = [name for name in files if name.startswith("crops-")]
-    for name in ours:
-        check_file(out, name, files)
-    others = {path.name.split(".")[0] for path in list_own(out)}
-    is_kept = True
-    for stem in sorted(others - {Path(name).stem for name in ours}):
-        is_kept = is_kept and _is_whole(out / f"{stem}.tfrecord")
-        for path in list_own(out):
-            is_its = path.name.startswith(f"{stem}.")
-            if is_its and (path.suffix == ".tmp" or not is_kept):
-                path.unlink()
-
-
-def _is_whole(shard: Path) -> bool:
-    """Whether a shard and its listing were written to the end; either may have been edited."""
-    try:
-        listing = pd.read_csv(shard.with_suffix(".csv"), dtype=str, keep_default_na=False)
-        return set(listing.pop("sha256")) == {_seal(shard, listing)}
-    except (ValueError, OSError, KeyError):
-        return False
-
-
-def _seal(shard: Path, listing: pd.DataFrame) -> str:
-    """SHA-256 of a shard and its listing."""
-    return hashlib.sha256((hash_file(shard) + format_table(listing)).encode()).hexdigest()
+    check_files(out, files, [name for name in files if name.startswith("crops-")])
+    for path in list_own(out):
+        listing = out / f"{path.name.partition('.')[0]}.csv"
+        if path.suffix == ".tmp" or not listing.exists():
+            path.unlink()
 
 
 def _describe_state(path: str) -> str:
@@ -233,39 +214,20 @@ def _describe_state(path: str) -> str:
 
 def _find_content(
     photograph, known: Mapping[str, tuple[str, str]], salt: bytes, reread: bool
-) -> str | None:
+) -> str:
     """Find the content_id of a photograph, by its state or by reading the file."""
     state, content = known.get(photograph.image_id, ("", ""))
     if photograph.state and photograph.state == state and not reread:
         return content
-    try:
-        return _name_content(salt, read_content(photograph.image)["content_id"])
-    except OSError:  # cropping it says what is wrong
-        return None
+    return _name_content(salt, read_content(photograph.image))
 
 
 def _name_content(salt: bytes, sha256: str) -> str:
     return pseudonym(salt, "content", sha256) if sha256 else ""
 
 
-def _check_deaths(rows: list[int], row: int, listed: dict) -> list[int]:
-    """List the rows of photographs one after another over which two workers each died.
-
-    Raises:
-        DrError: they are too many.
-    """
-    if listed["reason"] != DIED:
-        return []
-    rows = [*rows, row]
-    if len(rows) > MOST_DIED:
-        raise DrError(
-            f"rows {', '.join(map(str, rows))}: workers died over these photographs, most likely"
-            " out of memory: use fewer (--workers 1), or take the photographs out of the table"
-        )
-    return rows
-
-
 def _give_up(photograph: tuple[int, str, str]) -> tuple[bytes, dict]:
     """Reject a photograph over which two workers died; see `crop_photograph`."""
     _, path, image_id = photograph
-    return b"", {"image_id": image_id, "reason": DIED, **read_content(path)}
+    content = read_content(path)
+    return b"", {"image_id": image_id, "content_id": content, "reason": DEADLY}

@@ -6,13 +6,15 @@ near_duplicates.csv   pairs of crops that show nearly the same picture
 labels.csv            what is known of each photograph that was cropped
 rejected.csv          which were not, and why
 split.csv             its group, and train, validation, test or excluded; others may lie beside it
+sides.csv             by pseudonyms, the side of all who were ever in split.csv
 manifest.json         written last: how it was prepared, counts, the SHA-256 of every file above
                       and of itself
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,28 +23,17 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.command import write_command
-from dr_lib.data.labels.groups import unite
-from dr_lib.data.labels.schema import (
-    EXCLUDED,
-    FACTS,
-    KNOWN,
-    OF_GRADES,
-    OF_REFERABLE,
-    REJECTED,
-    SIDES,
-)
+from dr_lib.data.labels.schema import FACTS, KNOWN, OF_GRADES, OF_REFERABLE, REJECTED, SIDES
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.files import hash_file, write_text
 from dr_lib.schema import find_other_schema
 
-KEY = [
-    "image_id",
-    "content_id",
-]  # of a record: pseudonyms of the file's name and of its content
+# of a record: pseudonyms of the file's name and of its content
+KEY = ["image_id", "content_id"]
 PLACE = [*KEY, "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
-LISTED = [*PLACE, "reason", "versions", "method", "size", "sha256"]
+LISTED = [*PLACE, "reason", "versions", "method", "size"]
 TYPES = {
     **dict.fromkeys(["offset", "length"], "Int64"),
     **dict.fromkeys(["x", "y", "radius"], float),
@@ -50,9 +41,10 @@ TYPES = {
 }
 OWN = "folder"  # the layout of a data set that is nobody else's
 NEW = ".new"  # of a table whose manifest is not written yet
+LABELS = "labels.csv"
 COPIES = "near_duplicates.csv"
 REJECTIONS = "rejected.csv"
-ADVICE = ". Prepare the folder again, or copy it again."
+SPLIT = "split.csv"
 
 
 def read_manifest(data_dir: Path) -> dict:
@@ -61,26 +53,23 @@ def read_manifest(data_dir: Path) -> dict:
     Raises:
         ShardError: the folder was not prepared, or not to the end, or is of another schema.
     """
-    data_dir = Path(data_dir)
-    path = data_dir / "manifest.json"
+    path = Path(data_dir) / "manifest.json"
     if not path.is_file():
         command = write_command("prepare")
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with {command}")
     try:
         content = path.read_bytes()
         manifest = json.loads(content)
-        if fault := find_other_schema(manifest, "prepare the folder again"):
-            raise ShardError(f"{path}: {fault}")
-        manifest["data_kind"], manifest["parameters"]["versions"], manifest["splits"]
-        [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
-        if content != write_manifest(manifest):
-            raise ValueError("altered")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        fault = find_other_schema(manifest, "prepare the folder again")
+    except (ValueError, AttributeError):
+        fault = "it is damaged"
+    if not fault and content != write_manifest(manifest):
+        fault = "it was altered"
+    if fault:
         raise ShardError(
-            f"{path} is damaged ({error!r}): copy it again, or delete the folder and prepare it "
-            "again"
-        ) from error
-    place_new(data_dir, manifest["files"])
+            f"{path}: {fault}; copy it again, or delete the folder and prepare it again"
+        )
+    place_new(path.parent, manifest["files"])
     return manifest
 
 
@@ -95,51 +84,17 @@ def place_new(data_dir: Path, files: Mapping[str, str]) -> None:
                 path.replace(data_dir / name)
 
 
-def describe_data(
-    data_dir: Path,
-    split: str = "split.csv",
-    manifest: dict | None = None,
-) -> dict[str, str | int]:
-    """Describe a prepared folder and a split in columns of a row.
-
-    Args:
-        data_dir: a prepared folder.
-        split: see `Prepared`.
-        manifest: of the folder, where it is known.
-    """
-    manifest = manifest or read_manifest(data_dir)
-    files = manifest["files"]
-    shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
-    labels = read_table(data_dir, "labels.csv", files)
-    return {
-        "data_kind": manifest["data_kind"],
-        "crop_size": manifest["parameters"]["size"],
-        "crop_method": manifest["parameters"]["method"],
-        # whatever the labels and the split
-        "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
-        "labels_sha256": _hash_labels(labels),
-        "split_sha256": _hash_split(Path(data_dir) / split),
-    }
-
-
 def find_split(data_dir: Path, split_sha256: str) -> str:
     """Find the split table with that SHA-256 in a prepared folder; split.csv if there is none."""
-    for path in sorted(Path(data_dir).glob("*.csv")):
-        with suppress(ShardError, KeyError):  # it is no split table
-            if split_sha256 == _hash_split(path):
-                return path.name
-    return "split.csv"
+    for name in read_manifest(data_dir)["splits"]:
+        if split_sha256 == hash_split(parse_table(Path(data_dir) / name)):
+            return name
+    return SPLIT
 
 
-def _hash_labels(labels: pd.DataFrame) -> str:
-    """Hash what trains of labels.csv: grades, and which photographs are of one patient."""
-    first = labels.groupby("patient_id")["image_id"].transform("min")
-    return _hash_table(labels[["image_id", "grade", "referable"]].assign(patient=first))
-
-
-def _hash_split(path: Path) -> str:
+def hash_split(table: pd.DataFrame) -> str:
     """Hash what divides in a split table."""
-    return _hash_table(parse_table(path)[["image_id", "split"]])
+    return _hash_table(table[["image_id", "split"]])
 
 
 def _hash_table(table: pd.DataFrame) -> str:
@@ -188,7 +143,7 @@ class Prepared:
         ((64, 64, 3), dtype('uint8'))
     """
 
-    def __init__(self, data_dir: Path, split: str = "split.csv"):
+    def __init__(self, data_dir: Path, split: str = SPLIT):
         """Read and check all tables."""
         self.path = Path(data_dir)
         self.split = split
@@ -196,37 +151,37 @@ class Prepared:
         self.size = self.manifest["parameters"]["size"]
         self.is_synthetic = self.manifest["data_kind"] == "synthetic"
         self._checked: set[str] = set()  # shards
+        if split not in self.manifest["splits"]:
+            command = write_command("split", data_dir)
+            raise ShardError(f"no split table {split} in {data_dir}: write one with {command}")
         files = self.manifest["files"]
-        for name in sorted(files):
-            if not (self.path / name).is_file():
-                raise ShardError(f"{name}: missing in {self.path}{ADVICE}")
-            if name.endswith(".csv") and name not in self.manifest["splits"]:
-                check_file(self.path, name, files)
-        labels = parse_table(self.path / "labels.csv")
-        sides = read_split(self.path, split, labels, files)
-        shards = [name for name in sorted(files) if name.endswith(".tfrecord")]
-        listing = read_listings(self.path, shards)
+        check_files(self.path, files, [name for name in files if name.endswith(".csv")])
+        shards = [name for name in files if name.endswith(".tfrecord")]
+        listing = read_listings(self.path, sorted(shards))
         listing = select_records(listing, self.manifest["parameters"])
         self.rejected = parse_table(self.path / REJECTIONS)
-        table = labels.merge(sides, on="image_id", validate="1:1")
-        table = table.merge(listing[[*PLACE, "shard"]], on=KEY, validate="1:1")
+        table = parse_table(self.path / LABELS)
+        table = table.merge(parse_table(self.path / split), on="image_id", validate="1:1")
+        table = table.merge(listing[[*PLACE, "shard"]], "left", on=KEY, validate="1:1")
         table = table.sort_values("image_id", ignore_index=True)
-        if len(table) < len(labels):
-            number = len(labels) - len(table)
-            raise ShardError(f"{number} photographs of labels.csv are in no shard{ADVICE}")
         self.photographs = table.astype({"offset": int, "length": int})
 
-    @property
-    def notices(self) -> list[str]:
-        """Sentences to show who prepared it: what is uncertain in the label table, and who changed
-        sides.
-        """
-        facts = self.manifest["splits"].get(self.split, {})
-        return [*self.manifest["notices"], *describe_moves(facts)]
-
     def describe(self) -> dict[str, str | int]:
-        """Describe the folder and the split in columns of a row, see `describe_data`."""
-        return describe_data(self.path, self.split, self.manifest)
+        """Describe the folder and the split in columns of a row."""
+        files = self.manifest["files"].items()
+        shards = sorted(item for item in files if item[0].endswith(".tfrecord"))
+        # what trains: grades, and which photographs are of one patient
+        labels = self.photographs[["image_id", "grade", "referable"]]
+        first = self.photographs.groupby("patient_id")["image_id"].transform("min")
+        return {
+            "data_kind": self.manifest["data_kind"],
+            "crop_size": self.size,
+            "crop_method": self.manifest["parameters"]["method"],
+            # whatever the labels and the split
+            "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
+            "labels_sha256": _hash_table(labels.assign(patient=first)),
+            "split_sha256": hash_split(self.photographs),
+        }
 
     def load(
         self, side: str, image_size: int = IMAGE_SIZE, *, stream: bool = False
@@ -256,23 +211,20 @@ class Prepared:
             image_id=rows["image_id"].to_numpy(str),
         )
 
-    def open_crops(
-        self, rows: pd.DataFrame, image_size: int = 0, num_threads: int = 0
-    ) -> StoredCrops:
+    def open_crops(self, rows: pd.DataFrame, image_size: int = 0) -> StoredCrops:
         """Check the shards of these rows of `photographs`; crops are read when they are indexed.
 
         Args:
             rows: any number of them, in any order.
             image_size: side to shrink the crops to [px]; 0 leaves it.
-            num_threads: 0 takes one per core.
 
         Raises:
             ShardError: a shard is missing or does not match the manifest.
         """
-        for name in sorted(set(rows["shard"]) - self._checked):
-            check_file(self.path, name, self.manifest["files"])
-            self._checked.add(name)
-        return StoredCrops(self.path, rows, image_size or self.size, num_threads)
+        shards = {*rows["shard"]} - self._checked
+        check_files(self.path, self.manifest["files"], shards)
+        self._checked |= shards
+        return StoredCrops(self.path, rows, image_size or self.size)
 
     def write_predictions(
         self,
@@ -318,86 +270,39 @@ class Prepared:
         write_table(path, table.astype({"grade": "Int64", "referable": "Int64"}))
 
 
-def describe_moves(facts: Mapping[str, Any]) -> list[str]:
-    """Describe who changed sides, from the manifest's facts of a split table."""
-    if number := facts.get("num_moved"):
-        why = "copies, names or official sides changed"
-        return [f"patients who changed sides because {why}: {number}"]
-    return []
-
-
 def count_statuses(statuses: pd.Series) -> dict[str, int]:
     """Count the crops that are not ok by each word of their statuses, the most frequent first."""
     words = statuses.str.split("+").explode()
     return words[words != "ok"].value_counts().to_dict()
 
 
-def read_split(
-    data_dir: Path, split: str, labels: pd.DataFrame, files: dict[str, str]
-) -> pd.DataFrame:
-    """Read a split table and check it against the labels; see `Prepared`."""
-    path = data_dir / split
-    if not path.is_file():
-        command = write_command("split", data_dir)
-        raise ShardError(f"no split table {path}: write one with {command}")
-    table = parse_table(path).filter(["image_id", "group", "split", "reason"])
-    if missing := {"image_id", "group", "split"} - set(table):
-        raise ShardError(f"{path.name} has no column {', '.join(sorted(missing))}")
-    unlike = set(table["image_id"]) ^ set(labels["image_id"])
-    if unlike or table["image_id"].duplicated().any():
-        raise ShardError(
-            f"{path.name} and labels.csv list different photographs ({len(unlike)} are in "
-            "only one of the two): write the split again with "
-            f"{write_command('split', data_dir)}"
-        )
-    if not table["split"].isin([*SIDES, EXCLUDED]).all():
-        raise ShardError(f"{path.name}: split must be {', '.join(SIDES)} or {EXCLUDED}")
-    copies = place_pairs(read_table(data_dir, COPIES, files), labels)
-    groups = labels[["image_id", "row"]].assign(true_group=unite(labels["patient_id"], copies))
-    used = table[table["split"] != EXCLUDED].merge(groups, on="image_id")
-    crossing = used[used.groupby("true_group")["split"].transform("nunique") > 1]
-    if len(crossing):
-        rows = ", ".join(map(str, sorted(crossing["row"])[:5]))
-        raise ShardError(
-            f"{path.name}: a patient, or patients who share a picture, are on two sides (rows"
-            f" {rows}): keep them on one"
-        )
-    if split in files and hash_file(path) != files[split]:
-        raise ShardError(
-            f"{path.name}: altered, does not match manifest.json (give a split of your own a "
-            "new name)"
-        )
-    return table
-
-
-def place_pairs(copies: pd.DataFrame, labels: pd.DataFrame) -> np.ndarray:
-    """Find near duplicates among the labelled photographs: (n, 2) row positions in that table."""
-    places = pd.Series(range(len(labels)), labels["image_id"])
-    pairs = [places[copies[column]] for column in ("image_id", "image_id_2")]
-    return np.column_stack(pairs)
-
-
 def verify(data_dir: Path) -> dict:
-    """Compare every file with the manifest.
-
-    Returns:
-        The manifest.
+    """Compare every file with the manifest, which is returned.
 
     Raises:
         ShardError: names every file that is missing, altered or cut short.
     """
-    data_dir = Path(data_dir)
     manifest = read_manifest(data_dir)
-    files = manifest["files"]
-    faults = []
-    for name in sorted(files):
-        try:
-            check_file(data_dir, name, files)
-        except ShardError as error:
-            faults.append(str(error))
-    if faults:
-        raise ShardError("; ".join(faults) + ADVICE)
+    check_files(Path(data_dir), manifest["files"], manifest["files"])
     return manifest
+
+
+def check_files(data_dir: Path, files: Mapping[str, str], names: Collection[str]) -> None:
+    """Compare files with their SHA-256 in the manifest, in chunks; raise a ShardError that names
+    all that differ.
+    """
+    faults = []
+    for name in sorted(names):
+        path = data_dir / name
+        if not path.is_file():
+            faults.append(f"{name}: missing")
+        elif hash_file(path) != files.get(name):
+            faults.append(f"{name}: altered or cut short")
+    if faults:
+        raise ShardError(
+            f"{'; '.join(faults)}: {data_dir} does not match manifest.json; copy what is named"
+            " again, or delete the folder and prepare it again"
+        )
 
 
 def parse_table(path: Path) -> pd.DataFrame:
@@ -406,13 +311,12 @@ def parse_table(path: Path) -> pd.DataFrame:
     Raises:
         ShardError: it is no such table.
     """
+    kinds = defaultdict(lambda: str, TYPES)
+    empty = dict.fromkeys(TYPES, "")
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
-        for name in TYPES.keys() & set(table):
-            table[name] = table[name].replace("", "nan").astype(float).astype(TYPES[name])
+        return pd.read_csv(path, dtype=kinds, keep_default_na=False, na_values=empty)
     except (ValueError, OSError) as error:
         raise ShardError(f"{path.name} is damaged ({error!r})") from error
-    return table
 
 
 def format_table(table: pd.DataFrame) -> str:
@@ -425,25 +329,24 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
     write_text(path, format_table(table))
 
 
-def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame:
+def read_table(data_dir: Path, name: str, files: Mapping[str, str]) -> pd.DataFrame:
     """Read a table listed in the manifest; raise ShardError if it was altered."""
-    check_file(data_dir, name, files)
+    check_files(data_dir, files, [name])
     return parse_table(data_dir / name)
 
 
 def read_listings(data_dir: Path, shards: Sequence[str]) -> pd.DataFrame:
     """Read the listings of shards, with the shard's name."""
-    if not shards:
-        return pd.DataFrame(columns=[*LISTED, "shard"])
-    listings = [parse_table((data_dir / name).with_suffix(".csv")) for name in shards]
-    return pd.concat(listings, keys=shards, names=["shard"]).reset_index("shard")
+    tables = [pd.DataFrame(columns=[*LISTED, "shard"])] * (not shards)
+    for shard in shards:
+        tables.append(parse_table((data_dir / shard).with_suffix(".csv")).assign(shard=shard))
+    return pd.concat(tables)
 
 
 def select_records(listing: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
     """Select the records that were made as a manifest's parameters say, the last of each KEY."""
-    is_ours = listing["versions"].isin(parameters["versions"])
-    for name in ("method", "size"):
-        is_ours &= listing[name] == parameters[name]
+    names = ["versions", "method", "size"]
+    is_ours = (listing[names] == [parameters[name] for name in names]).all(axis=1)
     return listing[is_ours].drop_duplicates(KEY, keep="last")
 
 
@@ -452,13 +355,3 @@ def write_manifest(manifest: dict) -> bytes:
     facts = {name: value for name, value in manifest.items() if name != "sha256"}
     sha256 = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     return json.dumps(facts | {"sha256": sha256}, indent=1).encode()
-
-
-def check_file(data_dir: Path, name: str, files: dict[str, str]) -> None:
-    """Compare a file with the manifest, in chunks; raise ShardError if it was altered."""
-    try:
-        sha256 = hash_file(data_dir / name)
-    except OSError as error:
-        raise ShardError(f"{name}: missing in {data_dir}") from error
-    if sha256 != files.get(name):
-        raise ShardError(f"{name}: altered or cut short, does not match manifest.json")

@@ -1,8 +1,7 @@
 """Prepare a data set: crop its photographs, join their labels, split them."""
 
 import hashlib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,27 +9,21 @@ from pathlib import Path
 import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
-from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.near_duplicates import find_near_duplicates, parse_hashes
-from dr_lib.data.labels.privacy import (
-    check_apart,
-    find_private,
-    open_private,
-    pseudonym,
-)
+from dr_lib.data.labels.privacy import check_apart, find_private, open_private, pseudonym
 from dr_lib.data.labels.schema import FACTS
-from dr_lib.data.labels.splits import find_unlike_copies
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.data.prepared.crops import SHARD_SIZE, crop_photographs, describe_crops, list_own
+from dr_lib.data.prepared.crops import crop_photographs, describe_crops, list_own
 from dr_lib.data.prepared.folder import (
     COPIES,
+    LABELS,
     REJECTIONS,
     count_statuses,
     format_table,
     read_manifest,
 )
-from dr_lib.data.prepared.split import lock_folder, read_sides, write_split
+from dr_lib.data.prepared.split import lock_folder, write_split
 from dr_lib.data.prepared.workers import Map
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file, is_empty, replace, split_paths
@@ -40,17 +33,7 @@ from dr_lib.schema import SCHEMA
 Keep = Callable[[str, pd.DataFrame], Path]  # adds rows that name files to a private table
 SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
 # columns of labels.csv
-LABELLED = [
-    "image_id",
-    "content_id",
-    "row",
-    "patient_id",
-    "eye",
-    "grade",
-    "referable",
-    "official",
-]
-LABELLED += FACTS
+LABELLED = "image_id content_id row patient_id eye grade referable official".split() + [*FACTS]
 # of names.csv in the private folder
 NAMED = ["image_id", "file", "patient", "row", "status", "content_id", "state"]
 
@@ -64,9 +47,7 @@ def prepare(
     method: str = "robust",
     size: int = IMAGE_SIZE,
     scheme: str | None = None,
-    exclude_unlike_copies: bool = False,
     reread: bool = False,
-    shard_size: int = SHARD_SIZE,
     workers: int | AbstractContextManager[Map] | None = None,
     sheet: str = "",
     columns: Sequence[str] | str = (),
@@ -83,21 +64,19 @@ def prepare(
         images, labels: of `tables.read_labels`.
         out: folder to write, new, empty or prepared before.
         private: folder for the salt of the pseudonyms and what names files, mode 0700: `names.csv`
-            of all image ids, with the status of the crop, `rejected.csv`, `near_duplicates.csv`,
-            and `sides.csv`, by which patients keep their side while they are away. By default
-            `<out>.private`.
+            of all image ids, with the status of the crop, `rejected.csv` and `near_duplicates.csv`.
+            By default `<out>.private`.
         method: how the field of view is found, of `crop.crop_fundus`.
         size: side of the crops [px].
         scheme: of `splits.split_photographs`; default random, or as the folder was divided before.
-        exclude_unlike_copies: copies of one picture that have different grades are no error.
-        reread, shard_size: of `crops.crop_photographs`.
+        reread: of `crops.crop_photographs`.
         workers: of `workers.map_over`; default one process per core.
         sheet, columns: of `tables.read_labels`; columns also in one text.
         progress: of `crops.crop_photographs`.
 
     Returns:
-        The manifest, and what it does not keep: `said`, sentences on the label table, and
-        `unused_columns` of it.
+        The manifest, and what it does not keep: `said`, sentences for the user alone, and
+        `unused_columns` of the label table.
 
     Raises:
         DrError: a folder cannot be used or written, or workers cannot be had, or see no
@@ -114,9 +93,10 @@ def prepare(
         sheet=sheet,
         columns=split_paths(columns) if isinstance(columns, str) else columns,
     )
-    private = Path(private) if private else find_private(out)
+    private = Path(private or find_private(out))
     keep = partial(_keep_private, private, out)
-    with _open_folders(private, out, labels.layout == "sample") as (salt, earlier):
+    is_sample = labels.layout == "sample"
+    with _open_folders(private, out, is_sample) as (salt, earlier):
         table, shards = crop_photographs(
             _name_photographs(labels.table, salt),
             out,
@@ -127,7 +107,6 @@ def prepare(
             files=earlier["files"],
             known=_read_known(private, out),
             reread=reread,
-            shard_size=shard_size,
             progress=progress,
         )
         keep("names.csv", table[NAMED])
@@ -143,7 +122,7 @@ def prepare(
         manifest = {
             "schema": SCHEMA,
             "parameters": {**made, "layout": labels.layout, "salt_id": _name_salt(salt)},
-            "data_kind": "synthetic" if labels.layout == "sample" else "photographs",
+            "data_kind": "synthetic" if is_sample else "photographs",
             "patients": labels.patients,
             "notices": labels.notices,
             "num_photographs": len(table) + len(labels.unusable),
@@ -153,28 +132,21 @@ def prepare(
             "files": _list_files(out, shards, earlier),
             "splits": earlier["splits"],
         }
-        new = {
-            COPIES: _find_copies(usable, keep, exclude_unlike_copies),
+        copies, said = _find_copies(usable, keep)
+        tables = {
+            LABELS: usable.filter(LABELLED),
+            COPIES: copies,
             REJECTIONS: unread[["image_id", "reason"]],
         }
-        path = out / "split.csv"
-        try:
-            write_split(
-                out,
-                manifest,
-                usable.filter(LABELLED),
-                path,
-                scheme=scheme,
-                new=new,
-                remembered=_read_sides(private, out, earlier),
-            )
-        except LabelTableError as error:
-            rest = f"; {len(unread)} labelled photographs were rejected, see {listed}"
-            raise LabelTableError(f"{error}{rest * (len(unread) > 0)}") from error
+        _, num_moved = write_split(out, manifest, tables, scheme=scheme)
+        if num_moved:
+            why = "copies, names or official sides changed"
+            said.append(f"patients who changed sides because {why}: {num_moved}")
         written = read_manifest(out)
-        _keep_sides(private, out, written, keep)
-        _drop_unlisted(out, written["files"])
-    return {**written, "said": labels.said, "unused_columns": labels.unused}
+        for path in list_own(out):  # shards of which no record counts any more
+            if path.name not in written["files"]:
+                path.unlink()
+    return {**written, "said": labels.said + said, "unused_columns": labels.unused}
 
 
 @contextmanager
@@ -190,22 +162,16 @@ def _open_folders(private: Path, out: Path, is_sample: bool) -> Iterator[tuple[b
             raise DrError(
                 f"{private} holds the sample's salt, which is public: choose another --private"
             )
-        try:
-            with lock_folder(out):
-                earlier = {"files": {}, "splits": {}}
-                if (out / "manifest.json").exists():
-                    earlier = read_manifest(out)
-                    if earlier["parameters"]["salt_id"] != _name_salt(salt):
-                        raise DrError(
-                            f"{out} was prepared with another salt than that of {private}: give"
-                            " its own --private, or choose another --out"
-                        )
-                yield salt, earlier
-        except OSError as error:
-            reason = error.strerror or error
-            raise DrError(
-                f"cannot write to {out}: {reason}. Choose another --out, or free some space"
-            ) from error
+        with lock_folder(out):
+            earlier = {"files": {}, "splits": {}}
+            if (out / "manifest.json").exists():
+                earlier = read_manifest(out)
+                if earlier["parameters"]["salt_id"] != _name_salt(salt):
+                    raise DrError(
+                        f"{out} was prepared with another salt than that of {private}: give its"
+                        " own --private, or choose another --out"
+                    )
+            yield salt, earlier
 
 
 def _name_salt(salt: bytes) -> str:
@@ -223,45 +189,35 @@ def _name_photographs(table: pd.DataFrame, salt: bytes) -> pd.DataFrame:
 
 
 def _list_files(out: Path, shards: Sequence[str], earlier: dict) -> dict[str, str]:
-    """List the shards, their listings and the split tables of before, with their SHA-256."""
+    """List the shards, their listings and the other tables of before, with their SHA-256."""
     before = earlier["files"]
-    files = {name: before[name] for name in earlier["splits"]}
+    files = {name: sha for name, sha in before.items() if not name.startswith("crops-")}
     for shard in shards:
         for name in (shard, shard.replace(".tfrecord", ".csv")):
             files[name] = before.get(name) or hash_file(out / name)
     return files
 
 
-def _find_copies(table: pd.DataFrame, keep: Keep, exclude_unlike: bool) -> pd.DataFrame:
-    """Find near duplicates and keep their names: image_id, image_id_2 and distance [bits].
+def _find_copies(table: pd.DataFrame, keep: Keep) -> tuple[pd.DataFrame, list[str]]:
+    """Find near duplicates and keep their names.
 
-    Raises:
-        LabelTableError: copies have different grades.
+    Returns:
+        image_id, image_id_2 and distance [bits]; and a sentence, where grades differ.
     """
     pairs = find_near_duplicates(parse_hashes(table["perceptual_hash"]))
-    ids = table["image_id"].to_numpy()
-    copies = pd.DataFrame(ids[pairs[:, :2]], columns=["image_id", "image_id_2"])
-    copies["distance"] = pairs[:, 2]
     named = table[["image_id", "row", "image", "grade"]]
-    both = copies.merge(named, on="image_id").merge(named.add_suffix("_2"), on="image_id_2")
-    names = ["row", "image", "grade", "row_2", "image_2", "grade_2", "distance"]
-    listed = keep("near_duplicates.csv", both[names])
-    unlike = find_unlike_copies(table, pairs[:, :2])
-    if len(unlike) and not exclude_unlike:
-        rows = table["row"][unlike.index].astype(str).groupby(unlike, sort=False)
-        raise LabelTableError(
-            f"rows {', '.join(rows.agg(' and '.join))}: copies of one picture have different "
-            "grades. Correct them, or exclude the copies with --exclude-unlike-copies; "
-            f"{listed} names the files"
+    one = named.iloc[pairs[:, 0]].reset_index(drop=True)
+    other = named.iloc[pairs[:, 1]].reset_index(drop=True)
+    both = one.join(other.add_suffix("_2")).assign(distance=pairs[:, 2])
+    listed = keep("near_duplicates.csv", both.drop(columns=["image_id", "image_id_2"]))
+    num_unlike = (both["grade"] != both["grade_2"]).sum()
+    said = []
+    if num_unlike:
+        said.append(
+            f"copies of one picture have different grades and are excluded: {num_unlike} pairs;"
+            f" to use them correct the grades, {listed} names the files"
         )
-    return copies
-
-
-def _drop_unlisted(out: Path, files: Mapping[str, str]) -> None:
-    """Delete shards of which no record counts any more: those that the manifest does not list."""
-    for path in list_own(out):
-        if path.name not in files:
-            path.unlink()
+    return both[["image_id", "image_id_2", "distance"]], said
 
 
 def _read_known(private: Path, out: Path) -> dict[str, tuple[str, str]]:
@@ -275,43 +231,17 @@ def _read_known(private: Path, out: Path) -> dict[str, tuple[str, str]]:
     return dict(zip(table["image_id"], found, strict=True))
 
 
-def _name_draw(manifest: dict) -> str:
-    """Name how split.csv was drawn: sides of another draw do not count."""
-    facts = manifest["splits"].get("split.csv", {})
-    return f"{facts.get('scheme')} {facts.get('seed')}"
-
-
-def _read_sides(private: Path, out: Path, manifest: dict) -> dict[str, str]:
-    """Read from sides.csv the sides of all who were in split.csv since it was drawn."""
-    path = private / "sides.csv"
-    if not path.exists():
-        return {}
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    is_ours = table["data_dir"] == str(out.absolute())
-    table = table[is_ours & (table["drawn"] == _name_draw(manifest))]
-    return dict(zip(table["id"], table["split"], strict=True))
-
-
-def _keep_sides(private: Path, out: Path, manifest: dict, keep: Keep) -> None:
-    """Add the sides of split.csv to sides.csv."""
-    sides = _read_sides(private, out, manifest) | read_sides(out, "split.csv")
-    table = pd.DataFrame(sorted(sides.items()), columns=["id", "split"])
-    keep("sides.csv", table.assign(drawn=_name_draw(manifest)))
-
-
 def _keep_private(private: Path, out: Path, name: str, rows: pd.DataFrame) -> Path:
     """Add rows that name files to a private table, keeping the rows of other prepared folders."""
     path = private / name
-    rows = rows.astype(str).assign(data_dir=str(out.absolute()))
-    names = rows.columns.intersection(["image", "image_2", "file", "patient", "state"])
-    # a cell that begins so is computed when a spreadsheet opens it
-    rows[names] = rows[names].map(lambda cell: re.sub(r"^([=+\-@\t\r])", r"'\1", cell))
-    # pandas writes one without quotation marks, and reads two rows
-    rows[names] = rows[names].replace("\r", r"\\r", regex=True)
+    data_dir = str(out.absolute())
+    rows = rows.astype(str).assign(data_dir=data_dir)
     if path.exists():
         earlier = pd.read_csv(path, dtype=str, keep_default_na=False)
-        rows = pd.concat([earlier[earlier["data_dir"] != str(out.absolute())], rows])
+        rows = pd.concat([earlier[earlier["data_dir"] != data_dir], rows])
+    # pandas writes one without quotation marks, and reads two rows
+    text = format_table(rows).replace("\r", r"\r")
     with replace(path) as temporary:
         temporary.touch(mode=0o600)
-        temporary.write_text(format_table(rows), encoding="utf-8", errors="backslashreplace")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
     return path

@@ -41,18 +41,16 @@ def open_sample(
     folder = Path(folder)
     records = folder / "records"
     photographs = folder / "photographs"
-    drawn_by = folder / "drawn_by"
-    versions = f"{DRAWING} {name_versions(True)}"
+    drawn_by = folder / "drawn_by"  # written last
+    versions = f"{DRAWING} {name_versions()}"
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):
-        is_sample = count_sample(photographs) > 0  # and not a user's folder
-        if is_sample and not (drawn_by.exists() and drawn_by.read_text() == versions):
-            for path in (records, folder / "records.private", photographs):
-                shutil.rmtree(path, ignore_errors=True)
-        write_text(drawn_by, versions)
-        if (records / "manifest.json").exists():
+        if drawn_by.exists() and drawn_by.read_text() == versions:
             verify(records)
             return records
+        if count_sample(photographs):  # and not a user's folder
+            for path in (records, folder / "records.private", photographs):
+                shutil.rmtree(path, ignore_errors=True)
         draw_sample(
             photographs,
             num_patients=num_patients,
@@ -66,4 +64,5 @@ def open_sample(
             workers=workers,
             progress=progress("preparing the sample"),
         )
+        write_text(drawn_by, versions)
     return records

@@ -18,16 +18,14 @@ class StoredCrops:
     processes, which send every pixel back, and neither time to start nor memory of their own.
     """
 
-    def __init__(
-        self, data_dir: Path, photographs: pd.DataFrame, image_size: int, num_threads: int = 0
-    ):
+    def __init__(self, data_dir: Path, photographs: pd.DataFrame, image_size: int):
         """Store where the crops are; see `Prepared.open_crops`."""
         numbers, names = pd.factorize(photographs["shard"])
         self.paths = [Path(data_dir) / name for name in names]
         self._shards = numbers.astype(np.int32)
         self._offsets = photographs["offset"].to_numpy(np.int64)
         self._lengths = photographs["length"].to_numpy(np.int64)
-        self._num_threads = num_threads or count_cpus()
+        self._num_threads = count_cpus()
         # starts a thread when there is work for it
         self._pool = ThreadPoolExecutor(self._num_threads)
         self.shape = (len(photographs), image_size, image_size, 3)

@@ -26,7 +26,7 @@ import simplejpeg
 
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.decode import JPEG_START, read_file
+from dr_lib.data.photograph.decode import read_file
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.records import Record, frame, to_example
@@ -34,27 +34,29 @@ from dr_lib.errors import DrError
 
 # of the crop and its record: raise it with every change of their bytes or of what is rejected
 VERSION = 1
-# decode what is no JPEG, where they are installed
+# decode, too, where they are installed
 OTHERS = ("imagecodecs", "pillow-heif", "pydicom", "tifffile")
 # photographs handed out at a time: enough that none waits, and memory does not grow
 TASKS_PER_WORKER = 16
 
+DIED = (
+    "workers died, most likely out of memory: use fewer (--workers 1); in a script, call this below"
+    ' `if __name__ == "__main__":`'
+)
 # like the built-in map: results in the order of the items
 Map = Callable[[Callable, Iterable], Iterator]
 
 
 @cache
-def name_versions(is_jpeg: bool) -> str:
-    """Name the versions of the crop and of what decodes JPEGs, or any picture: others may give
-    other pixels.
-    """
+def name_versions() -> str:
+    """Name the versions of the crop and of what decodes pictures: others may give other pixels."""
     names = [
         f"crop {VERSION}",
         f"opencv {cv2.__version__}",
         f"pillow {PIL.__version__}",
         f"simplejpeg {simplejpeg.__version__}",
     ]
-    for package in () if is_jpeg else OTHERS:
+    for package in OTHERS:
         try:
             names.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
@@ -74,18 +76,18 @@ def crop_photograph(
 
     Returns:
         The framed record, empty where there is no crop, and what its listing says: offset in that
-        record, content_id the SHA-256 of the file.
+        record, content_id the SHA-256 of the file; empty where it cannot be read.
 
     Raises:
         DrError: the system cannot read the file, which was there when the label table was read. A
             disk that went away, or too many open files, must not end in a data set of rejections.
     """
     row, path, image_id = photograph
-    listed = {"image_id": image_id, "reason": ""}
+    listed = {"image_id": image_id, "content_id": "", "reason": ""}
     try:
         encoded = read_file(Path(path))
         # of the bytes that are decoded: the file may change
-        listed |= _describe(encoded[:2], hashlib.sha256(encoded))
+        listed["content_id"] = hashlib.sha256(encoded).hexdigest()
         crop = crop_fundus(encoded, size, method=method)
     except (UnreadableImageError, NoFundusError, OSError) as error:
         # of the machine, not of the file
@@ -94,8 +96,6 @@ def crop_photograph(
                 f"the photograph of row {row} cannot be read: make sure that every worker has "
                 "the folder of the photographs under the same path, and start again"
             ) from error
-        if "content_id" not in listed:
-            listed |= read_content(path)
         return b"", listed | {"reason": str(error)}
     encoded = encode_jpeg(crop.image)
     digest = perceptual_hash(encoded)
@@ -111,19 +111,12 @@ def crop_photograph(
     }
 
 
-def read_content(path: str) -> dict[str, str]:
-    """Read what a listing says of a file: content_id, its SHA-256, and versions."""
-    if not os.path.isfile(path):  # a pipe would keep its reader waiting
-        return {"content_id": "", "versions": name_versions(False)}
-    with open(path, "rb") as file:
-        start = file.read(2)
-        file.seek(0)
-        return _describe(start, hashlib.file_digest(file, "sha256"))
-
-
-def _describe(start: bytes, digest) -> dict[str, str]:
-    """Describe a file by its first bytes and its SHA-256, see `read_content`."""
-    return {"content_id": digest.hexdigest(), "versions": name_versions(start == JPEG_START)}
+def read_content(path: str) -> str:
+    """Read the SHA-256 of a file as `crop_photograph` does; empty where it cannot be read."""
+    try:
+        return hashlib.sha256(read_file(Path(path))).hexdigest()
+    except UnreadableImageError:
+        return ""
 
 
 @contextmanager
@@ -140,7 +133,7 @@ def map_over(
         lost: the result of an item over which two workers died; without it that is an error.
 
     Raises:
-        DrError: a worker cannot start, or two died over one item.
+        DrError: two workers died over one item.
     """
     if not isinstance(workers, int):
         with workers as map_there:
@@ -152,9 +145,8 @@ def map_over(
         return
     with ExitStack() as ends:
         idle: SimpleQueue[Connection] = SimpleQueue()
-        for worker in [_start_worker(ends) for _ in range(workers)]:
-            _wait_for(worker)
-            idle.put(worker)
+        for _ in range(workers):
+            idle.put(_start_worker(ends))
         threads = ThreadPoolExecutor(workers)  # one waits for each worker
 
         # joblib's generator works ahead as far as it can, however slowly results are taken
@@ -197,24 +189,12 @@ def _start_worker(ends: ExitStack) -> Connection:
     return ends.enter_context(here)
 
 
-def _wait_for(worker: Connection) -> None:
-    """Wait until a worker has imported what it needs."""
-    try:
-        worker.recv()
-    except (EOFError, OSError) as error:
-        raise DrError(
-            "a worker died while it started: in a script, call this below"
-            ' `if __name__ == "__main__":`; if memory is short, use fewer (--workers 1)'
-        ) from error
-
-
 def _work(tasks: Connection) -> None:
     # Ctrl-C is for the process that hands out the work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)  # there is a process for each core already
     _keep_freed_memory()
     with suppress(EOFError, OSError):
-        tasks.send("ready")
         while True:
             function, item = tasks.recv()
             try:
@@ -251,7 +231,6 @@ def _hand_over(
                 answer = worker.recv()
             except (EOFError, OSError):
                 worker = _start_worker(ends)
-                _wait_for(worker)
             else:
                 if isinstance(answer, Exception):
                     raise answer
@@ -259,5 +238,5 @@ def _hand_over(
     finally:
         idle.put(worker)
     if lost is None:
-        raise DrError("two workers died, most likely out of memory: use fewer (--workers 1)")
+        raise DrError(DIED)
     return lost(item)

@@ -2,6 +2,7 @@
 prepared.
 """
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -10,9 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.data.prepared.folder import Prepared, read_manifest, verify
+from dr_lib.data.prepared import crops
+from dr_lib.data.prepared.folder import (
+    Prepared,
+    find_split,
+    read_manifest,
+    verify,
+    write_manifest,
+)
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
+from dr_lib.data.prepared.split import split
 from dr_lib.errors import DrError
 from tests.data.prepared.test_prepare import write_photographs
 
@@ -22,7 +31,9 @@ def whole(tmp_path_factory) -> Path:
     """A folder of 40 photographs in three shards."""
     folder = tmp_path_factory.mktemp("whole")
     photographs = write_photographs(folder / "photographs")
-    prepare(photographs, folder / "labels.csv", folder / "out", shard_size=16, workers=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crops, "SHARD_SIZE", 16)
+        prepare(photographs, folder / "labels.csv", folder / "out", workers=0)
     return folder / "out"
 
 
@@ -52,7 +63,7 @@ def test_every_damage_is_named(whole, tmp_path, damage):
             for side in ("train", "validation", "test"):
                 Prepared(folder).load(side, 32)
         (folder / name).write_bytes(content)
-    assert len(files) == 10 and verify(folder)
+    assert len(files) == 11 and verify(folder)
     for name in ("crops-00000.tfrecord", "crops-00002.tfrecord", "labels.csv"):
         (folder / name).unlink()
     with pytest.raises(ShardError, match="crops-00000.*crops-00002.*labels.csv"):
@@ -71,27 +82,21 @@ def test_photographs_are_read_without_crc(whole, monkeypatch):
 
 def test_the_private_folder_is_not_taken_for_the_prepared_one(whole):
     """Neither is written into the other."""
-    private = whole.with_name("out.private")
     photographs = whole.parent / "photographs"
     labels = whole.parent / "labels.csv"
+    private = whole.with_name("out.private")
     before = sorted(whole.parent.rglob("*"))
-    places = {
-        private: None,
-        private / "new": None,
-        whole: whole,
-        whole.with_name("new"): whole.with_name("new"),
-    }
-    for out, names in places.items():
-        with pytest.raises(DrError, match="is private, the prepared folder is not"):
+    for out, names, words in (
+        (private / "new", None, "is private, the prepared folder is not"),
+        (whole, whole, "is private, the prepared folder is not"),
+        (whole, whole / "names", "which may be shared: choose another --private"),
+    ):
+        with pytest.raises(DrError, match=words):
             prepare(photographs, labels, out, private=names)
-    with pytest.raises(DrError, match="which may be shared: choose another --private"):
-        prepare(photographs, labels, whole, private=whole / "names")
     assert sorted(whole.parent.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    "content", [None, "{", "[]", '{"files": {}}', '{"files": {"a": 1}, "data_kind": ""}']
-)
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"files": {}}'])
 def test_a_missing_or_damaged_manifest_says_to_prepare(tmp_path, content):
     """A folder that was not prepared to its end is refused with what to do."""
     if content is not None:
@@ -100,28 +105,32 @@ def test_a_missing_or_damaged_manifest_says_to_prepare(tmp_path, content):
         Prepared(tmp_path)
 
 
-def test_a_split_of_ones_own(whole, tmp_path):
-    """A table beside or elsewhere is taken as it is; one that puts a group or a patient on both
-    sides is refused.
-    """
+def test_a_split_is_found_by_its_hash(whole, tmp_path):
+    """By which a model knows it; a table that `split` did not write is none."""
     folder = shutil.copytree(whole, tmp_path / "copy")
-    own = pd.read_csv(folder / "split.csv", keep_default_na=False)
-    own["split"] = own["split"].replace({"test": "validation", "validation": "test"})
-    own.to_csv(folder / "mine.csv", index=False)
-    sides = Prepared(folder, "mine.csv").photographs.set_index("image_id")["split"]
-    assert (sides == own.set_index("image_id")["split"][sides.index]).all()
-    described = [Prepared(folder, name).describe() for name in ("mine.csv", "split.csv")]
-    assert described[0]["split_sha256"] != described[1]["split_sha256"]
-    other = "test" if own["split"][0] == "train" else "train"
-    moved = own.assign(split=[other, *own["split"][1:]])
-    for table, complaint in [
-        (moved, "a patient, or patients who share a picture, are on two sides"),
-        (own.assign(split="both"), "split must be"),
-        (own.drop(columns="group"), "no column group"),
-        (own[1:], r"labels.csv list different photographs \(1 are"),
-    ]:
-        table.to_csv(folder / "mine.csv", index=False)
-        with pytest.raises(ShardError, match=complaint):
-            Prepared(folder, "mine.csv")
-    with pytest.raises(ShardError, match="no split table .*other.csv"):
-        Prepared(folder, "other.csv")
+    split(folder, seed=5, out="mine.csv")
+    found = [Prepared(folder, name).describe() for name in ("mine.csv", "split.csv")]
+    assert {key for key in found[0] if found[0][key] != found[1][key]} == {"split_sha256"}
+    assert find_split(folder, found[0]["split_sha256"]) == "mine.csv"
+    assert find_split(folder, "0" * 64) == "split.csv"
+    shutil.copy(folder / "mine.csv", folder / "own.csv")
+    with pytest.raises(ShardError, match="no split table own.csv"):
+        Prepared(folder, "own.csv")
+
+
+@pytest.mark.parametrize(
+    ("layout", "dataset"), [("folder", "eyepacs/"), ("messidor2", "messidor2")]
+)
+def test_a_folder_s_name_makes_no_public_data_set(whole, tmp_path, layout, dataset):
+    """In predictions one's own photographs in a folder called eyepacs are not EyePACS; a known
+    layout is.
+    """
+    folder = shutil.copytree(whole, tmp_path / "eyepacs")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["parameters"]["layout"] = layout
+    (folder / "manifest.json").write_bytes(write_manifest(manifest))
+    prepared = Prepared(folder)
+    ids = prepared.photographs["image_id"].to_numpy()
+    predicted = [(ids, np.full((len(ids), 1), 0.5))]
+    prepared.write_predictions(tmp_path / "out.csv", predicted, "a model", "v1")
+    assert set(pd.read_csv(tmp_path / "out.csv")["dataset"]) == {dataset}

@@ -5,12 +5,10 @@ happened.
 import json
 import multiprocessing
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -58,15 +56,18 @@ def salt(folder: Path, name: str) -> Path:
 
 
 def start(folder: Path, name: str, **options) -> None:
-    """Prepare the photographs into folder / name / out."""
+    """Prepare the photographs into folder / name / out, in shards of two."""
     private = salt(folder, name)
-    prepare(
-        folder / "photographs",
-        folder / "labels.csv",
-        folder / name / "out",
-        private=private,
-        **options,
-    )
+    options = {"workers": 0} | options
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crops, "SHARD_SIZE", 2)
+        prepare(
+            folder / "photographs",
+            folder / "labels.csv",
+            folder / name / "out",
+            private=private,
+            **options,
+        )
 
 
 def look(folder: Path, name: str) -> list[dict[str, str]]:
@@ -80,26 +81,6 @@ def look(folder: Path, name: str) -> list[dict[str, str]]:
     return [digests(folder / name / "out"), unnamed]
 
 
-def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
-    """A progress that kills its process at that share, having told which processes work for it."""
-
-    def progress(done: int, total: int) -> None:
-        if done >= share * total:
-            workers = psutil.Process().children(recursive=True)
-            pids.write_text(json.dumps([worker.pid for worker in workers]))
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return progress
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process has not ended yet."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def call(name: str, *arguments) -> list:
     """Call a function of this file in a process of its own, without threads, and return what it
     printed.
@@ -110,43 +91,35 @@ def call(name: str, *arguments) -> list:
     return [result.returncode, *map(json.loads, result.stdout.splitlines()), result.stderr]
 
 
-def prepare_and_die(folder: str, share: str, workers: str) -> None:
-    """Prepare into `killed`, and be killed at that share of the photographs."""
-    progress = die_at(float(share), Path(folder) / "workers.json")
-    start(Path(folder), "killed", shard_size=2, workers=int(workers), progress=progress)
-
-
-@pytest.mark.parametrize(
-    ("workers", "altered"), [(0, 0), (0, 2), pytest.param(2, 0, marks=pytest.mark.slow)]
-)
-def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
-    """Killed at 80 %: the workers end by themselves; no whole shard is redone, but for those
-    from an altered one on.
+def prepare_and_die(folder: str, workers: str) -> None:
+    """Prepare into `killed`, and be killed at 80 % of the photographs, having said which processes
+    work for it.
     """
-    start(folder, "whole", shard_size=2, workers=0)
-    assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
-    pids = json.loads((folder / "workers.json").read_text())
-    wait_until(lambda: not any(map(is_running, pids)), timeout_s=5)
-    out = folder / "killed" / "out"
-    before = list_written(out)
+
+    def progress(done: int, total: int) -> None:
+        if done >= 0.8 * total:
+            workers = psutil.Process().children(recursive=True)
+            print(json.dumps([worker.pid for worker in workers]), flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    start(Path(folder), "killed", workers=int(workers), progress=progress)
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_after_a_kill_finished_shards_are_kept(folder, workers):
+    """The workers end by themselves; no whole shard is redone."""
+    start(folder, "whole")
+    code, pids, _ = call("prepare_and_die", folder, workers)
+    assert code == -signal.SIGKILL
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), timeout_s=30)
+    before = list_written(folder / "killed" / "out")
     assert len(before) >= 8  # of 12
-    *_, one, other = sorted(before)
-    if altered:  # of a listing the hashes, as a spreadsheet saves them; and a shard
-        listing = (out / one).with_suffix(".csv")
-        listing.write_bytes(re.sub(rb"[0-9a-f]{64}", b"1.23E+45", listing.read_bytes()))
-        (out / other).write_bytes(b"altered")
     states = []
-    start(
-        folder,
-        "killed",
-        shard_size=2,
-        workers=workers,
-        progress=lambda *state: states.append(state),
-    )
-    after = list_written(out)
-    assert altered <= sum(after[name] != before[name] for name in before) <= workers + altered
+    start(folder, "killed", workers=workers, progress=lambda *state: states.append(state))
+    after = list_written(folder / "killed" / "out")
+    assert sum(after[name] != before[name] for name in before) <= workers
     # the kept ones count at once
-    assert states[0][0] >= 14 - 2 * altered
+    assert states[0][0] >= 14
     assert states == [(done, 24) for done in range(states[0][0], 25)]
     assert look(folder, "killed") == look(folder, "whole")
 
@@ -193,13 +166,13 @@ def die(photograph: tuple, method: str, size: int) -> None:
 def test_workers_that_die_lose_nothing(folder, monkeypatch):
     """As when memory runs out; the photographs over which they died are cropped by others."""
     monkeypatch.setattr("dr_lib.data.prepared.workers.TASKS_PER_WORKER", 1)
-    start(folder, "whole", shard_size=2, workers=0)
+    start(folder, "whole")
 
     def kill_workers(done: int, total: int) -> None:
         for worker in multiprocessing.active_children() if done == 1 else ():
             worker.kill()
 
-    start(folder, "killed", shard_size=2, workers=2, progress=kill_workers)
+    start(folder, "killed", workers=2, progress=kill_workers)
     assert look(folder, "killed") == look(folder, "whole")
 
 
@@ -207,23 +180,23 @@ def test_a_file_that_kills_its_worker_is_a_rejection_with_its_name(folder, monke
     """The others are cropped; the same command tries it again. Of three one after another the
     machine is the cause.
     """
-    start(folder, "whole", shard_size=2, workers=0)
+    start(folder, "whole")
     monkeypatch.setattr(crops, "crop_photograph", crop_or_die)
-    start(folder, "killed", shard_size=2, workers=2)
+    start(folder, "killed", workers=2)
     rejected = pd.read_csv(folder / "killed" / "private" / "rejected.csv").set_index("image")
     died = rejected[rejected["reason"].str.contains("two processes died")]
     names = ["maria_05_left.png", "maria_05_right.png"]
     assert sorted(Path(name).name for name in died.index) == names
     monkeypatch.setattr(crops, "crop_photograph", die)
-    with pytest.raises(DrError, match="rows [0-9]+, [0-9]+, [0-9]+: workers died"):
+    with pytest.raises(DrError, match="over 3 photographs one after another workers died"):
         start(folder, "other", workers=1)
     monkeypatch.undo()
-    start(folder, "killed", shard_size=2, workers=0)
+    start(folder, "killed")
     found, whole = (
-        Prepared(folder / name / "out").photographs.drop(columns=["shard", "offset"])
+        Prepared(folder / name / "out").photographs.drop(columns=["shard", "offset", "split"])
         for name in ("killed", "whole")
     )
-    assert found.drop(columns="split").equals(whole.drop(columns="split"))
+    assert found.equals(whole)
 
 
 def test_two_at_once_are_kept_apart(folder):
@@ -231,8 +204,8 @@ def test_two_at_once_are_kept_apart(folder):
     and the first ends.
     """
     with pytest.raises(DrError, match="another prepare is using"):
-        start(folder, "whole", workers=0, progress=lambda *_: start(folder, "whole"))
-    start(folder, "whole", workers=0)
+        start(folder, "whole", progress=lambda *_: start(folder, "whole"))
+    start(folder, "whole")
 
 
 def kill_at_every_change(what: str, folder: str) -> None:
@@ -274,9 +247,9 @@ def draw_salt(folder: Path, name: str) -> None:
 
 
 KILLED = {  # what is done -> how it begins, what does it, and what it leaves
-    "prepare": (salt, partial(start, scheme="paper", shard_size=5, workers=0), look),
+    "prepare": (salt, partial(start, scheme="paper"), look),
     "divide": (
-        lambda at, name: shutil.copytree(at / "out", at / name),
+        lambda at, name: shutil.copytree(at / "whole" / "out", at / name),
         divide,
         lambda at, name: digests(at / name),
     ),
@@ -296,17 +269,10 @@ def test_every_kill_point(tmp_path, what, least):
     """Killed at each change of a file in turn, with half of it written, and started again: as if
     nothing had been.
     """
-    photographs = write_photographs(tmp_path / "photographs", 24 if what == "divide" else 10)
+    write_photographs(tmp_path / "photographs", 24 if what == "divide" else 10)
     if what == "divide":
-        prepare(
-            photographs,
-            tmp_path / "labels.csv",
-            tmp_path / "out",
-            private=salt(tmp_path, "private"),
-            workers=0,
-        )
+        start(tmp_path, "whole")
     code, *found, errors = call("kill_at_every_change", what, tmp_path)
-    assert code == 0 and len(found) >= least and found[-1]["killed"] == 0, (
-        errors
-    )  # the last had no such change any more
+    # the last had no such change any more
+    assert code == 0 and len(found) >= least and found[-1]["killed"] == 0, errors
     assert [row for row in found if row["code"] or not row["same"]] == [], errors

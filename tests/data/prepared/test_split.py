@@ -22,35 +22,29 @@ def folder(small_sample, tmp_path) -> Path:
 
 
 def test_another_seed_opens_no_shard(folder):
-    """Other sides, the same groups, the same crops and labels; the folder verifies, and the seed
-    is remembered.
-    """
-    before = Prepared(folder)
-    described = before.describe()
-    shards = list(folder.glob("*.tfrecord"))
-    for shard in shards:
+    """Other sides, the same groups; the folder verifies, and the seed is remembered."""
+    before = Prepared(folder).photographs
+    for shard in folder.glob("*.tfrecord"):
         shard.rename(folder.parent / shard.name)
     split(folder, seed=3)
-    for shard in shards:
-        (folder.parent / shard.name).rename(shard)
-    after = Prepared(folder)
-    assert after.photographs["group"].equals(before.photographs["group"])
-    assert not after.photographs["split"].equals(before.photographs["split"])
-    changed = {*after.describe().items()} - {*described.items()}
-    assert [name for name, _ in changed] == ["split_sha256"]
-    assert verify(folder)["splits"]["split.csv"]["seed"] == 3
+    after = Prepared(folder).photographs
+    assert after["group"].equals(before["group"])
+    assert not after["split"].equals(before["split"])
     content = (folder / "split.csv").read_bytes()
     split(folder)
     assert (folder / "split.csv").read_bytes() == content
+    assert read_manifest(folder)["splits"]["split.csv"]["seed"] == 3
+    split(folder, scheme="paper")
+    assert set(Prepared(folder).photographs["split"]) == {"train", "test"}
 
 
 def test_splits_lie_beside_each_other(folder):
     """A second split and folds do not touch the first; each verifies, and each fold is read by
-    its name.
+    its name. A deleted one is forgotten at the next.
     """
     before = (folder / "split.csv").read_bytes()
     split(folder, seed=8, out="split-8.csv")
-    folds = split(folder, scheme="folds", folds=3)
+    folds = split(folder, scheme="folds", folds=3, seed=4)
     assert [path.name for path in folds] == [f"split-{number}-of-3.csv" for number in (1, 2, 3)]
     tested = sum(Prepared(folder, path.name).photographs["split"] == "test" for path in folds)
     assert (tested == 1).all() and verify(folder)
@@ -59,10 +53,13 @@ def test_splits_lie_beside_each_other(folder):
     for check in (verify, lambda folder: Prepared(folder, "split-8.csv")):
         with pytest.raises(ShardError, match="split-8.csv: altered"):
             check(folder)
+    (folder / "split-8.csv").unlink()
+    split(folder)
+    assert len(Prepared(folder, folds[0].name).photographs) == 32 and verify(folder)
 
 
 @pytest.mark.parametrize(
-    "out", ["labels.csv", "near_duplicates.csv", "crops-00000.csv", "split.txt", "../split.csv"]
+    "out", ["labels.csv", "sides.csv", "crops-00007.csv", "split.txt", "../split.csv"]
 )
 def test_a_split_overwrites_no_other_table(folder, out):
     """Names that the folder needs are refused."""
@@ -77,7 +74,7 @@ def test_tensorflow_reads_labelled_records(folder, tmp_path):
     """
     import tensorflow as tf
 
-    paths = export_records(folder, tmp_path / "records", shard_size=20)
+    paths = export_records(folder, tmp_path / "records")
     table = Prepared(folder).photographs.set_index("image_id")
     table["encoded"] = pd.Series(read_jpegs(folder))
     columns = {
@@ -87,44 +84,27 @@ def test_tensorflow_reads_labelled_records(folder, tmp_path):
         "image/class/label": "grade",
         "image/referable": "referable",
     }
-    found = 0
-    for side, rows in table.groupby("split"):
-        files = [str(path) for path in paths if path.name.startswith(side)]
-        number = -(-len(rows) // 20)
-        names = [f"{side}-{k:05d}-of-{number:05d}.tfrecord" for k in range(number)]
-        assert [Path(file).name for file in files] == names
-        for content in tf.data.TFRecordDataset(files).as_numpy_iterator():
+    found = {}
+    for path in paths:
+        for content in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
             features = tf.train.Example.FromString(content).features.feature
-            row = rows.loc[features["image/id"].bytes_list.value[0].decode()]
+            row = table.loc[features["image/id"].bytes_list.value[0].decode()]
+            assert path.name == f"{row['split']}-00000-of-00001.tfrecord"
             for key, column in columns.items():
                 kind = features[key].WhichOneof("kind")
                 value = getattr(features[key], kind).value[0]
                 is_text = isinstance(row[column], str)
                 assert row[column] == (value.decode() if is_text else value)
-            found += 1
-    assert found == len(table)
+            found[row.name] = path
+    assert found.keys() == {*table.index}
     with pytest.raises(LabelTableError, match="not empty"):
         export_records(folder, tmp_path / "records")
-
-
-def test_folds_are_drawn_anew_by_another_seed(folder):
-    """Their seed is remembered, and is not that of the folder's split."""
-    names = [path.name for path in split(folder, scheme="folds", folds=2, seed=4)]
-    before = [(folder / name).read_bytes() for name in names]
-    split(folder, scheme="folds", folds=2)
-    assert [(folder / name).read_bytes() for name in names] == before
-    split(folder, scheme="folds", folds=2, seed=5)
-    assert [(folder / name).read_bytes() for name in names] != before
-    assert all(read_manifest(folder)["splits"][name]["seed"] == 5 for name in names)
-    split(folder, scheme="paper")
-    assert set(Prepared(folder).photographs["split"]) == {"train", "test"}
 
 
 def test_the_command_line(folder, tmp_path):
     """Folds, then records of one of them; a mistake is one sentence; no records of a split that
     is not there yet.
     """
-
     records = tmp_path / "records"
     for arguments, code, said in (
         ("--scheme folds --folds 2 --seed 5", 0, "split-2-of-2.csv:\n  test "),
@@ -136,13 +116,3 @@ def test_the_command_line(folder, tmp_path):
         result = CliRunner().invoke(main, ["split", str(folder), *arguments.split()])
         assert (result.exit_code, said in result.output) == (code, True), result.output
     assert [path.name for path in tmp_path.glob("records*")] == ["records"]
-
-
-def test_a_deleted_split_is_forgotten_at_the_next(folder):
-    """Its absence is named, and drawing any split mends the folder."""
-    split(folder, seed=8, out="split-8.csv")
-    (folder / "split-8.csv").unlink()
-    with pytest.raises(ShardError, match="split-8.csv: missing"):
-        Prepared(folder)
-    split(folder)
-    assert len(Prepared(folder).photographs) == 32 and verify(folder)

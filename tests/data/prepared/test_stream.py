@@ -7,29 +7,31 @@ import shutil
 import numpy as np
 import pytest
 
+from dr_lib.data.prepared import stream
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.records import ShardError
 
 
 @pytest.mark.parametrize(("num_threads", "seed"), [(1, 4), (3, None), (7, 4)])
-def test_streams_the_batches_of_memory(small_sample, num_threads, seed):
+def test_streams_the_batches_of_memory(small_sample, num_threads, seed, monkeypatch):
     """Pixels, targets, weights and order are those of the split decoded as a whole, in each
     epoch.
     """
+    monkeypatch.setattr(stream, "count_cpus", lambda: num_threads)
     prepared = Prepared(small_sample)
     train = prepared.load("train", 64)
     table = prepared.photographs.query("split == 'train'")
-    crops = prepared.open_crops(table, 64, num_threads)
+    crops = prepared.open_crops(table, 64)
     assert (table["image_id"] == train.image_id).all() and crops.shape == train.images.shape
-    memory, stream = (
+    memory, streamed = (
         Batches(images, train.grade, 5, shuffle_seed=seed) for images in (train.images, crops)
     )
     for epoch in (0, 3):
         memory.start_epoch(epoch)
-        stream.start_epoch(epoch)
-        assert len(memory) == len(stream) > 2
-        for expected, found in zip(memory, stream, strict=True):
+        streamed.start_epoch(epoch)
+        assert len(memory) == len(streamed) > 2
+        for expected, found in zip(memory, streamed, strict=True):
             assert all((one == other).all() for one, other in zip(expected, found, strict=True))
 
 
