@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import zipfile
-from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +17,6 @@ from dr_lib.runs.study import Study, check_paths, list_cells
 
 PART_BYTES = 32 * 2**20  # Colab takes a file in one request, a third larger than it is
 LABELS = ["image_id", "content_id", "row", "patient_id", "grade", "referable"]
-SPLIT = ["image_id", "group", "split", "reason"]
 
 
 def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
@@ -71,24 +69,22 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
             files[value] = source
             contents.append(value)
             continue
-        splits = [table for table in tables if (source / table).is_file()]
-        for name, content in share_folder(source, splits).items():
+        for name, content in share_folder(source).items():
             files[f"{value}/{name}"] = content
         contents.append(f"crops of {value} with pseudonyms, grades and split, no file names")
     size = _write_parts(files, folder)
     return f"{size / 2**20:.1f} MiB: {'; '.join(contents)}"
 
 
-def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path | bytes]:
+def share_folder(data_dir: Path) -> dict[str, Path | bytes]:
     """List the files that training elsewhere needs: paths, or contents of reduced tables.
 
-    Of labels.csv the pseudonyms, grades and row numbers stay, of a split table what divides. What
-    the data set knows beside that (age, sex, camera), the private folder, what names the
-    label tables and files that the manifest does not name are left behind.
+    Of labels.csv the pseudonyms, grades and row numbers stay. What the data set knows beside that
+    (age, sex, camera), the private folder, what names the label tables and files that the manifest
+    does not name are left behind.
 
     Args:
         data_dir: a folder that `prepare` wrote.
-        splits: names of split tables of one's own that lie in it.
 
     Returns:
         Files by their name. They make a prepared folder again, whose rows name the labels as this
@@ -100,10 +96,8 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     manifest = verify(data_dir)
     written = manifest["files"]
     files = {name: data_dir / name for name in written}
-    kept = {name: SPLIT for name in splits if name not in written}
-    for name, columns in {"labels.csv": LABELS, **kept}.items():
-        table = parse_table(data_dir / name).filter(columns)
-        files[name] = format_table(table).encode()
+    labels = parse_table(data_dir / "labels.csv").filter(LABELS)
+    files["labels.csv"] = format_table(labels).encode()
     written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
     return files | {"manifest.json": write_manifest(manifest)}
 

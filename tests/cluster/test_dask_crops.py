@@ -75,8 +75,11 @@ def crop(photographs, out, workers, **options):
     private = out.with_name("private")
     if isinstance(workers, str):
         workers = dask_crops.map_on_cluster(workers)
-    about = {"private": private, "size": 64, "shard_size": 4, "workers": workers}
-    prepare(photographs, None, out, **about, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dr_lib.data.prepared.crops.SHARD_SIZE", 4)
+        prepare(
+            photographs, None, out, private=private, size=64, workers=workers, **options
+        )
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
