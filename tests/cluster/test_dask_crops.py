@@ -77,9 +77,7 @@ def crop(photographs, out, workers, **options):
         workers = dask_crops.map_on_cluster(workers)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dr_lib.data.prepared.crops.SHARD_SIZE", 4)
-        prepare(
-            photographs, None, out, private=private, size=64, workers=workers, **options
-        )
+        prepare(photographs, None, out, private=private, size=64, workers=workers, **options)
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
