@@ -63,10 +63,6 @@ def test_without_validation_the_best_epoch_in_training_is_kept(photographs, tmp_
     progress, arrays = read_checkpoint(tmp_path / "checkpoint.npz")
     aucs = [line["auc"] for line in progress["history"]]
     assert progress["best_epoch"] == 1 + int(np.argmax(aucs))
-    is_last = all(
-        np.array_equal(*pair) for pair in zip(arrays["best"], arrays["model"], strict=True)
-    )
-    assert is_last == (progress["best_epoch"] == 3)
     assert_same(arrays["best"], read_weights(model))
 
 
@@ -212,7 +208,7 @@ def test_a_finished_training_is_not_made_again(photographs, tmp_path):
 
 def test_a_training_that_stalls_is_finished(photographs, tmp_path):
     """At a learning rate of next to nothing no AUC rises by 0.01: the first epoch and three more.
-    Killed after that it returns at once. The rate is halved behind the fifth such epoch, or never.
+    Killed after that it returns at once.
     """
     data = (Batches(*photographs, 16, shuffle_seed=1), Batches(*photographs, 16))
 
@@ -226,14 +222,6 @@ def test_a_training_that_stalls_is_finished(photographs, tmp_path):
         times = train(build_slow(), *data, stalling, epochs=9)
         assert (times["epochs_done"], times["resumed"]) == (4, resumed)
         assert len(times["epoch_s"]) == (0 if resumed else 4)
-    for optimizer, num_rates in (("adam", 2), ("rmsprop_voets", 1)):
-        whole = keep(tmp_path / optimizer, optimizer=optimizer)
-        train(build_slow(), *data, whole, epochs=8)
-        rates = pd.DataFrame(whole.history)
-        assert len(rates) == 8
-        assert len(whole.counting) == num_rates - 1
-        if num_rates == 2:
-            assert rates["learning_rate"].nunique() == 2
 
 
 def test_what_callbacks_have_counted_goes_on(photographs, tmp_path):

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.errors import DrError
@@ -33,24 +32,6 @@ def test_the_cached_way_is_the_network(task):
     assert {weight.path.split("/")[-2] for weight in upper.trainable_weights} == {task}
     referable = upper.predict(train, verbose=0)[:, -3:].sum(axis=1)
     assert roc_auc_score(targets["train"] > 0, referable) > 0.9
-
-
-def test_a_probe_of_grades_gives_the_odds_of_referable_disease():
-    """Mild and severe eyes lie on one line: the kernel finds it, and the probabilities are right
-    in new photographs.
-    """
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(2000, 20))
-    severity = rng.uniform(-0.5, 4.5, 2000)
-    features[:, 3] += severity
-    grade = severity.round().astype(int)
-    patients = np.arange(1000) // 2
-    kernel, bias = fit_grades(features[:1000], grade[:1000], grade[:1000] >= 2, patients)
-    kernel = kernel[:, 0]
-    odds = features[1000:] @ kernel + bias
-    assert np.argmax(kernel) == 3 and np.abs(np.delete(kernel, 3)).max() < kernel[3] / 5
-    line = LogisticRegression(C=np.inf).fit(odds[:, None], grade[1000:] >= 2)
-    assert (line.coef_[0, 0], line.intercept_[0]) == pytest.approx((1, 0), abs=0.2)
 
 
 @pytest.mark.parametrize("absent", [[], [1], [4], [1, 3, 4]])
