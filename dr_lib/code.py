@@ -120,11 +120,6 @@ def mark_edited(columns: dict[str, Any], edits: list[str]) -> dict[str, Any]:
     return {**columns, **marked}
 
 
-def read_source(content: bytes) -> bytes:
-    """Return a source file's content with the line ends of Unix."""
-    return content.replace(b"\r\n", b"\n")
-
-
 def read_commit(root: str | os.PathLike, notebook: str = "") -> str:
     """Read the commit of a repository, with -dirty if the code of `hash_code` is not the commit's;
     empty where git knows none, see `explain_commit`.
@@ -191,10 +186,12 @@ def _is_code(name: str, notebook: str) -> bool:
 
 
 def _read_code(name: str, content: bytes) -> bytes:
-    """Return what counts of a file's content, which is empty where there is no file."""
+    """Return what counts of a file's content, which is empty where there is no file; line ends of
+    Windows do not.
+    """
     if content and name.endswith(".ipynb"):
         return _read_cells(content, without="parameters")
-    return read_source(content)
+    return content.replace(b"\r\n", b"\n")
 
 
 def _read_cells(content: bytes, without: str = INJECTED) -> bytes:

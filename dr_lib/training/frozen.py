@@ -95,7 +95,9 @@ def fit_grades(
         line, features, grade, groups=patient_id, cv=GroupKFold(NUM_FOLDS)
     )
     odds = LogisticRegression(C=np.inf).fit(predicted[:, None], target)
-    kernel, bias = read_line(line)
+    scaler, model = line
+    kernel = model.coef_ / (1 if scaler.scale_ is None else scaler.scale_)
+    bias = model.intercept_ - kernel @ scaler.mean_
     slopes = odds.coef_[:, 0]
     intercepts = odds.intercept_
     if target is grade:
@@ -107,15 +109,6 @@ def fit_grades(
         intercepts = np.interp(grades, odds.classes_, intercepts)
         intercepts[~np.isin(grades, odds.classes_)] -= 10  # of a grade that nobody has
     return kernel[:, None] * slopes, slopes * bias + intercepts
-
-
-def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:
-    """Return kernel, (features,), and bias of a fit by `fit_by_patient`, for features as they
-    are.
-    """
-    scaler, model = fitted
-    kernel = np.ravel(model.coef_) / (1 if scaler.scale_ is None else scaler.scale_)
-    return kernel, float(np.ravel(model.intercept_)[0] - kernel @ scaler.mean_)
 
 
 def fit_by_patient(

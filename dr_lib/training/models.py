@@ -370,11 +370,6 @@ def split_network(
     return lower, outputs, keras.Model(outputs, x, name="above")
 
 
-def has_batch_norm(network: keras.Model) -> bool:
-    """Whether a network of `build_model` has a batch normalisation."""
-    return any(find_normalisations(network.get_layer("base")))
-
-
 def save_model(network: keras.Model, path: Path) -> None:
     """Save a trained network in one step as a .keras file that loads on every backend."""
     with files.replace(path) as temporary:

@@ -295,9 +295,10 @@ def score_training(
     Raises:
         DrError: the training diverged; the best epoch before it is kept in BEST.
     """
-    from dr_lib.training.models import has_batch_norm, save_model
+    from dr_lib.training.models import find_normalisations, save_model
 
     plan = device.plan
+    is_normalised = any(find_normalisations(network.get_layer("base")))
     device_peak_mib = measure_device_peak(plan.backend)
     folder = checkpoint.folder
     if checkpoint.best_variables:
@@ -316,7 +317,7 @@ def score_training(
         **(prepared.describe() if prepared else {}),
         **count_sides(sides),
         "num_parameters": network.count_params(),
-        "batch_norm": plan.batch_norm if has_batch_norm(network) else "none",
+        "batch_norm": plan.batch_norm if is_normalised else "none",
         "last_layer": (
             network.get_layer("base").layers[-1].name if config.recipe == "few" else ""
         ),
