@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -108,34 +107,6 @@ def test_activation_raises_where_the_framework_lists_no_accelerator():
     *messages, late = refuse(*plans, "LAPTOP, Request(backend='jax', num_devices=8)")
     assert len(messages) == 3 and all(", JAX lists " in message for message in messages)
     assert "restart the kernel" in late
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"COLAB_RELEASE_TAG": "r", "COLAB_TPU_ADDR": "10.0.0.2:8470"},
-        {"COLAB_RELEASE_TAG": "r", "COLAB_TPU_1VM": "1"},
-        {"TPU_NAME": "local"},
-        {"TPU_WORKER_ID": "0"},
-        {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "ISTPUVM": "1"},
-        {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "TPU_ACCELERATOR_TYPE": "v5litepod-8"},
-    ],
-    ids=lambda variables: [*variables][-1],
-)
-def test_a_runtime_that_lends_a_tpu_never_trains_on_the_cpu_instead(monkeypatch, variables):
-    """Its variables say so, and no chip is there: one sentence says what to do."""
-    pytest.importorskip("jax")
-    if list(Path("/dev").glob("accel*")):
-        pytest.skip("this machine has a TPU")
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    (message,) = refuse("probe()")
-    number = 2 if "TPU_ACCELERATOR_TYPE" in variables else 1  # of 8, with 4 photographs each
-    assert message.startswith(
-        f"the plan has {number} x tpu, JAX lists [CpuDevice(id=0)]: choose"
-    )
-    assert message.endswith("install jax[tpu], or set accelerator='cpu'")
 
 
 @pytest.mark.slow
