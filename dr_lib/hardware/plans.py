@@ -91,7 +91,7 @@ class Plan:
         names = {
             "cpu": facts.cpu,
             "gpu": ", ".join(facts.gpus),
-            "tpu": f"{facts.num_tpu_chips} chips",
+            "tpu": f"{facts.num_tpu_chips} chips, which TensorFlow cannot drive",
         }
         why = f"at most half of {facts.memory_gib:.1f} GiB may be used for them"
         if request.mode == "plain":
