@@ -10,26 +10,23 @@ from dr_lib.errors import DrError
 from dr_lib.options import Suite
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS = {  # under the headings of the help, with the folder whose commands.py has them
-    "Prepare, train, report": {
-        "probe": "training",
-        "sample": "data",
-        "prepare": "data",
-        "split": "data",
-        "verify": "data",
-        "run": "runs",
-        "plan": "runs",
-        "report": "report",
-    },
-    "Evaluate predictions": {"evaluate": "evaluation"},
-    "An endpoint and its price": {
-        "export": "serving",
-        "predict": "serving",
-        "serve": "serving",
-        "load": "serving",
-        "price": "serving",
-    },
-    "Other frameworks, the papers' claims": {"environments": "scenarios", "claims": "claims"},
+COMMANDS = {  # in the order of the help, with the folder whose commands.py has them
+    "probe": "training",
+    "sample": "data",
+    "prepare": "data",
+    "split": "data",
+    "verify": "data",
+    "run": "runs",
+    "plan": "runs",
+    "report": "report",
+    "evaluate": "evaluation",
+    "export": "serving",
+    "predict": "serving",
+    "serve": "serving",
+    "load": "serving",
+    "price": "serving",
+    "environments": "scenarios",
+    "claims": "claims",
 }
 TARGETS = {  # of --on, before the colon: by command, the function that works there
     "run": {
@@ -50,23 +47,19 @@ class Commands(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         """List the names of all commands."""
-        return [name for commands in COMMANDS.values() for name in commands]
+        return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import a command from its module; None if there is no such command."""
-        for commands in COMMANDS.values():
-            if name in commands:
-                return getattr(import_module(f"dr_lib.{commands[name]}.commands"), name)
+        if name in COMMANDS:
+            return getattr(import_module(f"dr_lib.{COMMANDS[name]}.commands"), name)
         return super().get_command(context, name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands in groups."""
-        for heading, names in COMMANDS.items():
-            commands = [self.get_command(context, name) for name in names]
-            with formatter.section(heading):
-                formatter.write_dl(
-                    [(command.name, command.get_short_help_str(200)) for command in commands]
-                )
+        """Write the commands with all of their first sentences."""
+        commands = [self.get_command(context, name) for name in COMMANDS]
+        with formatter.section("Commands"):
+            formatter.write_dl([(each.name, each.get_short_help_str(200)) for each in commands])
 
     def invoke(self, context: click.Context) -> object:
         """Run the command named on the command line."""
