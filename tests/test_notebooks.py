@@ -9,7 +9,6 @@ from base64 import b64decode
 from io import BytesIO
 
 import matplotlib.pyplot as plt
-import nbformat
 import pandas as pd
 import papermill
 import psutil
@@ -18,7 +17,6 @@ from sklearn.metrics import roc_auc_score
 
 from dr_lib.code import hash_code
 from dr_lib.training.model_folder import read_folder
-from tests.conftest import ROOT
 from tests.notebooks import (
     execute,
     list_outputs,
@@ -85,16 +83,6 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample, monkeypatch):
     text = report(clone, "adhoc", lang="pt")
     assert "não comparável" in text and '<html lang="pt">' in text
     assert text.count("<figure") == 1
-
-
-@pytest.mark.parametrize("name", [path.stem for path in sorted(ROOT.glob("notebooks/*.ipynb"))])
-def test_nothing_is_drawn_between_a_run_and_its_row(name):
-    """A figure that fails costs no training: it stands in a cell behind the one with the row."""
-    cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", 4).cells
-    code = [cell.source for cell in cells if cell.cell_type == "code"]
-    rows = [number for number, cell in enumerate(code) if "run.finish(" in cell]
-    draws = re.compile(r"plt\.|sns\.|\.plot\b|plot_")
-    assert not [cell for cell in code[: max(rows, default=-1) + 1] if draws.search(cell)]
 
 
 BLOCK = """from importlib.machinery import PathFinder

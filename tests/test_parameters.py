@@ -138,16 +138,6 @@ def test_what_was_given_counts_until_the_parameters_run_again():
         read_parameters("10_train", [CELL, given, *own], values)
 
 
-def test_plan_and_run_say_the_same(tmp_path):
-    """Before anything is made."""
-    path = tmp_path / "trial.yaml"
-    path.write_text("notebook: 10_train\nrepetitions: 1\nparameters: {epochs: 1:10}\n")
-    for command in ("plan", "run"):
-        said = CliRunner().invoke(main, [command, str(path)])
-        assert said.output.startswith(f"Error: {path}, line 3: epochs is '1:10': ")
-    assert [each.name for each in tmp_path.iterdir()] == ["trial.yaml"]
-
-
 def test_a_report_refuses_the_same_values(tmp_path):
     """As -p gives them to the command."""
     write_row(tmp_path, copy_row("10", study="mine"))

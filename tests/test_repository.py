@@ -226,8 +226,7 @@ def test_a_notebook_has_a_source_no_outputs_and_typed_parameters(path):
     (cell,) = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
     known = papermill.inspect_notebook(str(path))
     assert len(known) == len(re.findall(r"(?m)^[^#\n]", cell.source))
-    kinds = ("str", "int", "float", "bool")
-    assert all(each["inferred_type_name"] in kinds and each["help"] for each in known.values())
+    assert all(each["help"] for each in known.values())
     english, portuguese = (
         [
             (tags[1:], cell.source.count("\n\n"))
