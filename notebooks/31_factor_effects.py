@@ -234,10 +234,6 @@ from dr_lib.scenarios.effects import EffectsError, allocate_variation, estimate_
 effects = variation = pd.DataFrame()
 try:
     effects = estimate_effects(timed, varied, "steady_epoch_s", timed["session"])
-    effects["disturbed"] = [
-        timed.loc[timed[row.factor] == row.level, "disturbed"].sum()
-        for row in effects.itertuples()
-    ]
     variation = allocate_variation(timed, varied, "steady_epoch_s", timed["session"])
 except EffectsError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
@@ -245,8 +241,7 @@ else:
     page.figure(
         scenarios.plot_effects(effects, lang),
         "effects",
-        "Factor by which each level multiplies the time of an epoch, with 95 % intervals; hollow: "
-        "with disturbed runs.",
+        "Factor by which each level multiplies the time of an epoch, with 95 % intervals.",
     )
     page.table(
         effects, "effects", "Effect of each level on the time of an epoch [95 % interval]."
