@@ -61,5 +61,5 @@ def list_facts(
         facts[f"{say(row['point'])}, {say(row['unit'])}"] = f"{counts}; {'; '.join(scores)}"
     for names, method in METHODS.items():
         facts[f"{say('interval')}: {say(names)}"] = say(method)
-    facts[say("files, with rows and SHA-256")] = "; ".join(predictions.files)
+    facts[say("files, with SHA-256")] = "; ".join(predictions.files)
     return facts

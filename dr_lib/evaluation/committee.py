@@ -154,4 +154,6 @@ def _name_group(page: Page, row: pd.Series, column: str) -> str:
     """Name a group with its share: camera B, 47 of 100 (36 to 59)."""
     level = translate(write_decimals(row["level"], page.lang), page.lang)
     name = f"{translate(row['factor'], page.lang)} {level}"
-    return f"{name}, {write_people(row, column, page.say)}" if row[column] > 0 else name
+    if np.isfinite(row[column]):
+        name += f", {write_people(row, column, page.say)}"
+    return name

@@ -58,7 +58,7 @@ class Predictions(NamedTuple):
     # of the model: the same on several data sets; empty where the file does not say
     version: str = ""
     dataset: str = ""  # what the photographs are from
-    files: tuple[str, ...] = ()  # each with its rows and SHA-256
+    files: tuple[str, ...] = ()  # each with its SHA-256
 
     @property
     def photographs(self) -> frozenset[str]:
@@ -136,7 +136,7 @@ def read_file(path: Path, sheet: str = "", columns: Sequence[str] = ()) -> Predi
         version=find_only(table, "model_version"),
         # no public data set has a suffix
         dataset=find_only(table, "dataset") or f"{path.stem}.csv",
-        files=(f"{name}, {len(table)}, {hash_file(path)}",),
+        files=(f"{name}, {hash_file(path)}",),
     )
 
 

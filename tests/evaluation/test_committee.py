@@ -44,7 +44,6 @@ def read(tmp_path, table, lang="en", thresholds=(0.5, 0.95)) -> str:
 GOOD = draw(36, 4, 12, 48)
 # of camera B 33 of 70 ill patients are found, and of camera A all 30; alarms 10 of 50 and none
 CAMERAS = draw(63, 37, 10, 90, camera=["A"] * 30 + ["B"] * 70 + ["A"] * 50 + ["B"] * 50)
-BOTH = pd.concat([draw(40, 0, 0, 0), draw(0, 0, 4, 36).assign(image_id=GOOD["image_id"] + "x")])
 # 10 of 37 are found of B, which does worse; C has 3 ill patients: neither share may be named
 SMALL = draw(73, 30, 10, 90, camera=["A"] * 63 + ["B"] * 37 + ["C"] * 3 + ["A", "B"] * 50)
 
@@ -74,7 +73,6 @@ SMALL = draw(73, 30, 10, 90, camera=["A"] * 63 + ["B"] * 37 + ["C"] * 3 + ["A", 
             ["no group is shown"],
         ),
         (draw(20, 20, 30, 30), ["is not shown to be better than guessing"], []),
-        (BOTH, ["Of 0 patients without it", "So few patients"], ["without it, 0 of 100"]),
         (  # of every tenth patient there is no score
             GOOD.assign(
                 probability_referable=GOOD["probability_referable"].mask(GOOD.index % 10 == 0),
@@ -89,7 +87,7 @@ SMALL = draw(73, 30, 10, 90, camera=["A"] * 63 + ["B"] * 37 + ["C"] * 3 + ["A", 
         ),
         (GOOD.assign(data_kind="synthetic"), ["No patient was tested"], []),
     ],
-    ids="good fails hidden few chance one_class unscored synthetic".split(),
+    ids="good fails hidden few chance unscored synthetic".split(),
 )
 def test_a_committee_reads_whom_it_finds_misses_and_sends(tmp_path, table, shown, absent):
     """In words without terms, from the data alone, in a page that needs no other file."""

