@@ -190,6 +190,8 @@ def measure_spread(rows: Iterable[Row]) -> float:
 
     cell = ["scenario", "accelerator"]
     table = pd.DataFrame(rows, columns=[*cell, "boot", "status", "cold", "train_s"])
-    table = table[(table["status"] == "ok") & (table["train_s"] > 0) & (table["cold"] != True)]  # noqa: E712
+    table["train_s"] = table["train_s"].astype(float)  # some studies train nothing
+    is_warm = (table["status"] == "ok") & (table["train_s"] > 0) & ~table["cold"].eq(True)
+    table = table[is_warm]
     medians = table.groupby([*cell, "boot"], dropna=False)["train_s"].median().map(math.log)
     return math.sqrt(medians.groupby(cell, dropna=False).var().mean())

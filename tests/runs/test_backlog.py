@@ -124,7 +124,8 @@ def test_the_spread_of_sessions_is_that_of_their_medians():
     ]
     rows.append(rows[0] | {"train_s": 900, "cold": True})
     assert measure_spread(rows) == pytest.approx(math.log(1.1) / math.sqrt(2))
-    assert math.isnan(measure_spread(rows[:3]))
+    for untold in (rows[:3], [], [{"status": "ok", "train_s": None}]):
+        assert math.isnan(measure_spread(untold))
     study = {str(number): row for number, row in enumerate(rows)}
     words = "5 at 5%, 15 at 10%, 56 at 20%; yours spread by 6.7%: 8"
     assert describe({**make_rows(x1=[6.0]), **study}).endswith(words)
