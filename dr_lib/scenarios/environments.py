@@ -107,6 +107,8 @@ def set_up(name: str, *, has_gpu: bool) -> str:
 
 def _find_python(version: str) -> str:
     """Find a Python of that version and check that it starts: a name on the path may be a shim."""
+    if sys.version.startswith(f"{version}."):
+        return sys.executable
     python = shutil.which(f"python{version}") or ""
     try:
         return python and _call(
