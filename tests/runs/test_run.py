@@ -258,8 +258,12 @@ def test_a_run_has_the_parameters_of_its_notebooks_cell(tmp_path):
     known |= {"data_source": "a.npz", "batch_size": 8, "seed": 23, "priced_as": "F4s_v2"}
     assert known.items() <= row.items() and not {"instance", "results", "x"} & set(row)
     assert run.study_dir == tmp_path / "out"
-    with pytest.raises(DrError, match="^accelerator is 'tpu': it should be 'auto', "):
-        Run.of_notebook(tmp_path, "30_train_scenario", values | {"accelerator": "tpu"})
+    for name, value in {
+        "accelerator": "tpu",
+        "sample_s": 11.0,
+    }.items():  # paper C: 10 s at most
+        with pytest.raises(DrError, match=f"^{name} is {value!r}: "):
+            Run.of_notebook(tmp_path, "30_train_scenario", values | {name: value})
 
 
 CELLS = {  # of a notebook, by what they do

@@ -185,6 +185,8 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(house, command):
     path = write_study(house, parameters={"data_dir": "nowhere"})
     said = command("plan", path, status=1)
     assert said.splitlines()[-1].startswith(f"Error: {path}: data_dir 'nowhere' is not")
+    said = command("run", path, "--on", "sagemaker", "--instance", "box", status=2)
+    assert "on SageMaker each run of the study names its instance" in said
     folder = path.with_suffix("")
     folder.mkdir()
     fault = f"Error: {folder} is no study file, which ends in .yaml: did you mean {path}?\n"
