@@ -137,7 +137,7 @@ if not prepared.is_synthetic:
 # repeats the steps of Voets et al. 2019, including their faults. A crop's status says whether it is
 # `clipped` by the frame, `doubtful` because it looks unlike a retina or its file is damaged (it is
 # kept, because a dark haemorrhage can look so too), an `ellipse` that was made round, `enlarged`
-# from fewer pixels, `full_frame` without a dark border, or from a `truncated` file. The table shows
+# from fewer pixels, or `full_frame` without a dark border. The table shows
 # how often each status occurs and how large the fields of view are:
 
 # %%

@@ -21,9 +21,9 @@ from dr_lib.command import write_install
 from dr_lib.data.photograph.errors import UnreadableImageError
 from dr_lib.data.photograph.pixels import halve
 
-MAX_PIXELS = 75_000_000  # of a JPEG; what other formats may have follows from MAX_MEMORY
+MAX_PIXELS = 75_000_000  # of a JPEG, for which 8 bytes per pixel are enough at the worst
 MAX_SIDE = 30_000  # px; OpenCV's remap counts in 16 bits
-# bytes for a file and what decoding it takes; Python and OpenCV take another 50 MB
+# bytes for a file and, but of a JPEG, what decoding it takes; Python and OpenCV take another 50 MB
 MAX_MEMORY = 250_000_000
 # px times scans of a JPEG: two seconds; a progressive one has ten scans as a rule
 MAX_SCANNED = 1_500_000_000
@@ -41,13 +41,9 @@ STRIP = 256  # rows that are converted at a time
 MARKER = re.compile(rb"\xff([^\x00\x01\xff\xd0-\xd8])")
 JPEG_START = b"\xff\xd8"
 JPEG_SCAN = b"\xff\xda"
-JPEG_END = b"\xff\xd9"
 # frames that are lossless, of which simplejpeg overruns its memory, or hierarchical (ITU-T T.81,
 # table B.1)
 UNREAD_FRAMES = b"\xc3\xc5\xc6\xc7\xcb\xcd\xce\xcf"
-BLOCK = 16  # rows of a JPEG that are coded together, or fewer
-# grey levels with which a JPEG's decoder fills missing rows
-FILLING = (126, 130)
 
 
 class Picture(NamedTuple):
@@ -59,8 +55,6 @@ class Picture(NamedTuple):
     profile: bytes = b""  # of its colours, ICC
     pixels: np.ndarray | None = None  # (height, width, 3) uint8 RGB; None of a JPEG
     encoded: bytes = b""  # a JPEG
-    kept_bytes: float = 0  # per pixel, that the decoder of several scans keeps until the last
-    truncated: bool = False  # whether a JPEG was cut short
 
 
 class Parts(io.BytesIO):
@@ -78,9 +72,6 @@ class Parts(io.BytesIO):
 
 def open_picture(source: str | Path | bytes) -> Picture:
     """Read a picture file: of a JPEG the header, of any other the pixels too.
-
-    Of a JPEG that was cut short the rows that are there can be used: it is given the end marker
-    without which OpenCV decodes nothing. Of other formats that are cut short nothing is used.
 
     Raises:
         UnreadableImageError: the file is missing, empty, damaged, too large, no picture or not
@@ -148,22 +139,30 @@ def read_with_pillow(encoded: bytes) -> Picture:
     """Read one of `FORMATS`; of a JPEG the header alone."""
     opened = Image.open(Parts(encoded), formats=FORMATS)
     width, height = opened.size
+    is_jpeg = encoded.startswith(JPEG_START)
+    check_size(encoded, width, height, 0 if is_jpeg else NUM_BYTES.get(opened.format, 8))
+    if is_jpeg:
+        _check_jpeg(encoded, opened)
+        pixels = None
+    else:
+        opened.verify()  # the sums of a PNG, to its end
+        opened = Image.open(Parts(encoded), formats=FORMATS)
+        is_deep = opened.mode.startswith("I") or opened.format == "PNG" and encoded[24] == 16
+        refuse("picture", {"has samples of 16 bits: export it with 8 bits": is_deep})
+        pixels = _convert(opened)
     profile = opened.info.get("icc_profile") or b""
-    if encoded.startswith(JPEG_START):
-        return _read_jpeg(encoded, opened)._replace(profile=profile)
-    check_size(encoded, width, height, NUM_BYTES.get(opened.format, 8))
-    opened.verify()  # the sums of a PNG, to its end
-    opened = Image.open(Parts(encoded), formats=FORMATS)
+    return Picture(width, height, _read_orientation(opened), profile, pixels, encoded)
+
+
+def _convert(opened: Image.Image) -> np.ndarray:
+    """Convert to (height, width, 3) uint8 RGB, a strip at a time."""
+    width, height = opened.size
     mode = "RGBA" if opened.has_transparency_data else "RGB"
-    is_deep_grey = opened.mode in ("I", "I;16")
     pixels = np.empty((height, width, 3), np.uint8)
     for top in range(0, height, STRIP):
         strip = opened.crop((0, top, width, min(top + STRIP, height)))
-        samples = np.asarray(strip) >> 8 if is_deep_grey else np.asarray(strip.convert(mode))
-        pixels[top : top + STRIP] = to_rgb(samples)
-    if is_deep_grey or opened.format == "PNG" and encoded[24] == 16:
-        check_depth(pixels)
-    return Picture(width, height, _read_orientation(opened), profile, pixels)
+        pixels[top : top + STRIP] = to_rgb(np.asarray(strip.convert(mode)))
+    return pixels
 
 
 def _read_orientation(opened: Image.Image) -> int:
@@ -174,38 +173,27 @@ def _read_orientation(opened: Image.Image) -> int:
         return 1
 
 
-def _read_jpeg(encoded: bytes, opened: Image.Image) -> Picture:
-    areas = [across * down for _, across, down, _ in opened.layer]  # samples of each component
-    at = _find_scan(encoded)
-    # in the pixels behind it nothing looks like a marker
-    truncated = not encoded.endswith(JPEG_END) and encoded.find(JPEG_END, at) < 0
-    has_scans = "progressive" in opened.info or encoded[at + 2] < len(areas)
-    num_pixels = opened.width * opened.height
-    is_slow = has_scans and num_pixels * encoded.count(JPEG_SCAN, at - 2) > MAX_SCANNED
-    refuse("JPEG", {"has too many scans: export it again": is_slow})
-    return Picture(
-        *opened.size,
-        _read_orientation(opened),
-        # an interrupted copy may end in zeros
-        encoded=encoded.rstrip(b"\0") + JPEG_END if truncated else encoded,
-        kept_bytes=2 * sum(areas) / max(areas) if has_scans else 0,
-        truncated=truncated,
-    )
-
-
-def _find_scan(encoded: bytes) -> int:
-    """Find where the header of a JPEG's first scan begins; refuse frames that are not read."""
+def _check_jpeg(encoded: bytes, opened: Image.Image) -> None:
+    """Refuse a JPEG with frames that are not read, or with more scans than a camera writes."""
+    frames = b""
     at = 2
-    while marker := MARKER.search(encoded, at):
-        at = marker.end()
-        is_unread = marker[1] in UNREAD_FRAMES
-        refuse(
-            "JPEG", {"is a lossless or hierarchical one: export it as a usual one": is_unread}
-        )
-        if marker[0] == JPEG_SCAN:
-            break
-        at += int.from_bytes(encoded[at : at + 2])
-    return at
+    while (marker := MARKER.search(encoded, at)) and marker[0] != JPEG_SCAN:
+        frames += marker[1]
+        at = marker.end() + int.from_bytes(encoded[marker.end() : marker.end() + 2])
+    # of the first scan's colours; without a scan the file is damaged
+    is_partial = encoded[marker.end() + 2] < len(opened.getbands())
+    num_scans = 1
+    if is_partial or "progressive" in opened.info:
+        num_scans = encoded.count(JPEG_SCAN)
+    reasons = {
+        "is a lossless or hierarchical one: export it as a usual one": (
+            any(marker in UNREAD_FRAMES for marker in frames)
+        ),
+        "has too many scans: export it again": (
+            opened.width * opened.height * num_scans > MAX_SCANNED
+        ),
+    }
+    refuse("JPEG", reasons)
 
 
 def check_size(encoded: bytes, width: int, height: int, num_bytes: float) -> None:
@@ -232,36 +220,19 @@ def refuse(kind: str, reasons: dict[str, bool]) -> None:
             raise UnreadableImageError(f"the {kind} {reason}")
 
 
-def to_rgb(samples: np.ndarray, bits: int = 8, *, white_is_zero: bool = False) -> np.ndarray:
-    """Convert samples of that many bits to (height, width, 3) uint8 RGB.
+def to_rgb(samples: np.ndarray) -> np.ndarray:
+    """Convert samples to (height, width, 3) uint8 RGB.
 
     Args:
-        samples: uint8 or uint16, (height, width) of grey, or (height, width, 3 or 4) of RGB and
-            opacity; what is half or more transparent becomes black, its colour is left to chance.
-        bits: that carry light; any above them are dropped.
-        white_is_zero: whether the samples are those of a negative.
+        samples: uint8, (height, width) of grey, or (height, width, 3 or 4) of RGB and opacity; what
+            is half or more transparent becomes black, its colour is left to chance.
     """
-    if samples.itemsize > 1:
-        samples = (samples >> bits - 8).astype(np.uint8)
-    if bits == 16:
-        check_depth(samples)
-    if white_is_zero:
-        samples = ~samples
     if samples.ndim == 2:
         return cv2.cvtColor(samples, cv2.COLOR_GRAY2RGB)
     if samples.shape[2] == 3:
-        return samples
+        return np.ascontiguousarray(samples)
     is_shown = samples[..., 3] > 127
     return cv2.copyTo(cv2.cvtColor(samples, cv2.COLOR_RGBA2RGB), is_shown.view(np.uint8))
-
-
-def check_depth(samples: np.ndarray) -> None:
-    """Refuse what is dark as samples of up to 14 bits are in a file of 16, but for its white."""
-    few = samples[::4, ::4]
-    if np.mean((few >= 64) & (few < 250)) < 0.01:
-        raise UnreadableImageError(
-            "the file has samples of 16 bits and uses 14 or fewer: export it with 8 bits"
-        )
 
 
 def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
@@ -271,11 +242,9 @@ def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
         (height, width, 3) uint8 RGB, and whether a JPEG is damaged inside.
 
     Raises:
-        UnreadableImageError: it would take too much memory or time, or is damaged.
+        UnreadableImageError: a JPEG is cut short, or nothing of it can be decoded.
     """
     if picture.pixels is None:
-        num_bytes = 6 / reduction**2 + picture.kept_bytes
-        check_size(picture.encoded, picture.width, picture.height, num_bytes)
         return _decode_jpeg(picture, reduction)
     image = picture.pixels
     while reduction > 1:
@@ -286,35 +255,24 @@ def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
 
 def _decode_jpeg(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
     """Decode a JPEG; its pixels are OpenCV's to the bit, which stays silent about damage."""
-    is_damaged = False
-    if not picture.truncated:
-        try:
-            image = simplejpeg.decode_jpeg(
-                picture.encoded,
-                "RGB",
-                min_factor=reduction,
-                min_height=-(-picture.height // reduction),
-                min_width=-(-picture.width // reduction),
-            )
-            return image, False
-        except ValueError as error:  # of subsampling it knows the common ways
-            if "memory" in str(error):
-                raise MemoryError from error
-            is_damaged = "subsampling" not in str(error)
+    try:
+        image = simplejpeg.decode_jpeg(
+            picture.encoded,
+            "RGB",
+            min_factor=reduction,
+            min_height=-(-picture.height // reduction),
+            min_width=-(-picture.width // reduction),
+        )
+        return image, False
+    except ValueError as error:
+        reason = str(error)
+    if "memory" in reason:
+        raise MemoryError(reason)
     flags = getattr(cv2, f"IMREAD_REDUCED_GRAYSCALE_{reduction}", 0) | cv2.IMREAD_COLOR_RGB
     buffer = np.frombuffer(picture.encoded, np.uint8)
     image = cv2.imdecode(buffer, flags | cv2.IMREAD_IGNORE_ORIENTATION)
-    if image is None:
-        raise UnreadableImageError("the JPEG is damaged, or cut short before its first pixel")
-    return image, is_damaged
-
-
-def count_rows_decoded(image: np.ndarray, reduction: int) -> int:
-    """Count the rows of a JPEG before the grey that its decoder fills in for missing rows.
-
-    The last row of blocks, of which a part may be grey, does not count.
-    """
-    rows = image[::-1].reshape(len(image), -1)
-    is_seen = (rows.min(axis=1) < FILLING[0]) | (rows.max(axis=1) > FILLING[1])
-    num_filled = int(is_seen.argmax())
-    return max(1, len(image) - num_filled - bool(num_filled) * (BLOCK // reduction))
+    # what is missing would be grey
+    is_cut = image is None or "remature end" in reason
+    refuse("JPEG", {"is damaged or cut short: copy or export it again": is_cut})
+    # of subsampling simplejpeg knows the common ways
+    return image, "subsampling" not in reason

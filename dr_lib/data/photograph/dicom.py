@@ -22,12 +22,11 @@ from dr_lib.data.photograph.decode import (
     to_rgb,
 )
 
-# beside RGB and MONOCHROME2, the colours that are read of JPEG and JPEG 2000, by their first bytes,
-# and of what is neither
+# the colours that are read of JPEG and JPEG 2000, by their first bytes, and of what is neither
 COLOURS = {
-    b"\xff\xd8": ("YBR_FULL", "YBR_FULL_422"),
-    b"\xff\x4f": ("YBR_ICT", "YBR_RCT"),
-    b"": ("MONOCHROME1",),
+    b"\xff\xd8": ("RGB", "MONOCHROME2", "YBR_FULL", "YBR_FULL_422"),
+    b"\xff\x4f": ("RGB", "MONOCHROME2", "YBR_ICT", "YBR_RCT"),
+    b"": ("RGB", "MONOCHROME2"),
 }
 # a JPEG's colours are as the file says, where it would be taken for YCbCr
 AS_STORED = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0"
@@ -76,17 +75,17 @@ def read_dicom(encoded: bytes) -> Picture:
     syntax = found.file_meta.TransferSyntaxUID
     is_packed = syntax.is_encapsulated and syntax != uid.RLELossless
     frame = get_frame(found.PixelData, 0, number_of_frames=1) if is_packed else b""
-    more = COLOURS.get(frame[:2], ())
+    known = COLOURS.get(frame[:2], ())
     colours = found.get("PhotometricInterpretation")
     reasons = {
         "is compressed in another way than JPEG, JPEG 2000 and RLE: export it uncompressed": (
-            not more
+            not known
         ),
         "stores its colours in a way that is not read: export it as RGB": (
-            colours not in ("RGB", "MONOCHROME2", *more)
+            colours not in known
         ),
-        "has samples with a sign, or of other than 8 to 16 bits: export it with 8 bits": (
-            found.get("HighBit") not in range(7, 16) or found.get("PixelRepresentation")
+        "has other samples than whole numbers of 8 bits: export it with 8 bits": (
+            (found.BitsAllocated, found.HighBit, found.PixelRepresentation) != (8, 7, 0)
         ),
     }
     refuse("DICOM", reasons)
@@ -98,9 +97,8 @@ def read_dicom(encoded: bytes) -> Picture:
         return read_with_pillow(frame)._replace(orientation=1, profile=profile)
     width = found.Columns
     height = found.Rows
-    check_size(encoded, width, height, 3 * found.SamplesPerPixel * found.BitsAllocated // 8)
-    samples = pixel_array(found, index=0, raw=True, correct_unused_bits=False)
-    pixels = to_rgb(samples, found.HighBit + 1, white_is_zero=colours == "MONOCHROME1")
+    check_size(encoded, width, height, 3 * found.SamplesPerPixel)
+    pixels = to_rgb(pixel_array(found, index=0, raw=True))
     return Picture(width, height, profile=profile, pixels=pixels)
 
 

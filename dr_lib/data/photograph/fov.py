@@ -5,21 +5,15 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from dr_lib.data.photograph.edge import (
-    locate_edge,
-    measure_distance,
-    scale,
-    search,
-    upper_median,
-)
+from dr_lib.data.photograph.edge import locate_edge, scale, search, upper_median
 from dr_lib.data.photograph.errors import NoFundusError
 from dr_lib.data.photograph.pixels import halve
-from dr_lib.data.photograph.plausibility import CORNER, is_doubtful, is_doubtful_frame
+from dr_lib.data.photograph.plausibility import CORNER, has_hole, is_red
 
+MIN_ROUNDNESS = 0.4  # of the edge, on the circle: photographs have 0.47 and more, a square 0.13
 SEARCH_SIDE = 256  # px of the longer side on which the field of view is first looked for
-MAX_OVERHANG = (
-    0.01  # of the radius, and one px more: beyond it the frame clips the field of view
-)
+# of the radius, and one px more: beyond it the frame clips the field of view
+MAX_OVERHANG = 0.01
 # grey levels by which both upper corners differ from the lower ones: 1,241 photographs have 5 at
 # most, and damage inside a JPEG shifts all that follows it
 MAX_SHIFT = 12
@@ -62,32 +56,31 @@ def find_fov(image: np.ndarray) -> FieldOfView:
     ends = slice(k), slice(-k, None)
     corners = [small[y, x].reshape(-1, 3) for y in ends for x in ends]
     background = upper_median(np.concatenate(corners))
-    upper, lower = np.int16([upper_median(corner) for corner in corners]).reshape(2, 2, 3)
-    is_shifted = np.abs(upper - lower).max(axis=1).min() > MAX_SHIFT
+    flags = set()
     try:
         guess = scale(search(small, background), small.shape, image.shape)
         ellipse, is_ellipse, roundness = locate_edge(image, background, guess)
-        distance = measure_distance(half, background)
-        on_half = scale(ellipse, image.shape, half.shape)
-        doubtful = is_doubtful(half, distance, on_half, roundness, is_ellipse=is_ellipse)
-        doubtful = doubtful or is_shifted
-    except NoFundusError as error:
-        try:
-            doubtful = is_doubtful_frame(half)
-        except NoFundusError:
-            raise error from None
+        if roundness < MIN_ROUNDNESS:
+            raise NoFundusError("the region that stands out from the background is not round")
+    except NoFundusError:
+        if not is_red(half):
+            raise
         radius = float(np.hypot(width, height)) / 2
-        flags = {"full_frame", "doubtful"} if doubtful else {"full_frame"}
-        return FieldOfView((width - 1) / 2, (height - 1) / 2, radius, radius, flags)
-
-    x, y, a, b = map(float, ellipse)
-    overhang = max(a - x - 0.5, b - y - 0.5, x + a - width + 0.5, y + b - height + 0.5)
-    flags = {"doubtful"} if doubtful else set()
-    if is_ellipse:
-        flags.add("ellipse")
-    if overhang > MAX_OVERHANG * a + 1:
-        flags.add("clipped")
-    return FieldOfView(x, y, a, b, flags)
+        ellipse = (width - 1) / 2, (height - 1) / 2, radius, radius
+        flags.add("full_frame")
+    else:
+        x, y, a, b = ellipse
+        overhang = max(a - x - 0.5, b - y - 0.5, x + a - width + 0.5, y + b - height + 0.5)
+        if is_ellipse:
+            flags.add("ellipse")
+        if overhang > MAX_OVERHANG * a + 1:
+            flags.add("clipped")
+        upper, lower = np.int16([upper_median(corner) for corner in corners]).reshape(2, 2, 3)
+        if np.abs(upper - lower).max(axis=1).min() > MAX_SHIFT:
+            flags.add("doubtful")
+    if has_hole(half, scale(ellipse, image.shape, half.shape)):
+        flags.add("doubtful")
+    return FieldOfView(*map(float, ellipse), flags)
 
 
 def _shrink(image: np.ndarray) -> np.ndarray:

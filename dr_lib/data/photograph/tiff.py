@@ -19,11 +19,8 @@ from dr_lib.data.photograph.decode import (
 )
 
 PROFILE_TAG = "InterColorProfile"
-# values of PhotometricInterpretation
-WHITE_IS_ZERO = 0
-BLACK_IS_ZERO = 1
-RGB = 2
-PALETTE = 3
+# samples of a pixel, by values of PhotometricInterpretation: grey and RGB
+NUM_SAMPLES = {1: (1,), 2: (3, 4)}
 # values of Compression whose decoders are given the size that they may unpack: none, LZW, Deflate,
 # PackBits, LZMA, Zstandard
 PACKED = {1, 5, 8, 32773, 32946, 34925, 50000}
@@ -38,9 +35,6 @@ def read_tiff(encoded: bytes) -> Picture:
     """
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)
     page = tifffile.TiffFile(io.BytesIO(encoded)).pages.first
-    colours = page.photometric
-    bits = page.bitspersample
-    num_samples = {RGB: (3, 4), BLACK_IS_ZERO: (1,), WHITE_IS_ZERO: (1,), PALETTE: (1,)}
     reasons = {
         "begins with a thumbnail: export the photograph alone": page.is_reduced,
         "is compressed in a way that is not read: export it with LZW": (
@@ -49,17 +43,17 @@ def read_tiff(encoded: bytes) -> Picture:
         "is a volume or has its colours in planes: export one picture, by pixels": (
             page.axes not in ("YX", "YXS")
         ),
-        "stores its colours in another way than grey, RGB and a palette: export it as RGB": (
-            page.samplesperpixel not in num_samples.get(colours, ())
+        "stores its colours in another way than grey and RGB: export it as RGB": (
+            page.samplesperpixel not in NUM_SAMPLES.get(page.photometric, ())
         ),
-        "has samples of another kind than whole numbers of 8 to 16 bits: export it with 8": (
-            bits not in range(8, 17) or page.sampleformat != 1
+        "has other samples than whole numbers of 8 bits: export it with 8 bits": (
+            page.bitspersample != 8 or page.sampleformat != 1
         ),
     }
     refuse("TIFF", reasons)
     height, width = page.shape[:2]
     rows, columns = np.maximum(page.shape, page.chunks)[:2].tolist()
-    check_size(encoded, columns, rows, 3 * page.samplesperpixel * page.dtype.itemsize)
+    check_size(encoded, columns, rows, 3 * page.samplesperpixel)
     sizes = page.databytecounts
     is_whole = all(sizes) and all(page.dataoffsets) and sum(sizes) <= len(encoded)
     # an interrupted copy leaves zeros at the end of compressed pixels
@@ -67,11 +61,8 @@ def read_tiff(encoded: bytes) -> Picture:
     is_broken = not is_whole or has_zeros or len(sizes) > MAX_PARTS
     refuse("TIFF", {"is damaged or cut short, or has too many parts": is_broken})
     samples = page.asarray(maxworkers=1)
-    if colours == PALETTE:
-        samples = (page.colormap >> 8).astype(np.uint8).T[samples]
     if 0 in page.extrasamples:  # not opacity
         samples = samples[..., :3]
-    pixels = to_rgb(samples, bits, white_is_zero=colours == WHITE_IS_ZERO)
     orientation, profile = (page.tags.valueof(tag) for tag in (ORIENTATION_TAG, PROFILE_TAG))
     orientation = orientation if isinstance(orientation, int) else 1
-    return Picture(width, height, orientation, profile, pixels)
+    return Picture(width, height, orientation, profile, to_rgb(samples))

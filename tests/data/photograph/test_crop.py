@@ -10,7 +10,6 @@ from PIL import Image
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.errors import NoFundusError
 from dr_lib.data.photograph.fov import find_fov
-from tests.conftest import ROOT
 from tests.data.photograph.pictures import draw_fov, error, make_exif, to_file
 
 
@@ -31,14 +30,6 @@ def test_finds_a_fov_at_a_known_place(place, background, status):
     """
     crop = crop_fundus(to_file(draw_fov(640, 480, *place, background=background)))
     assert error(crop.circle, *place) < 0.005 and crop.status == status
-
-
-def test_the_field_of_view_of_the_photograph_in_the_repository():
-    """Where its rows and columns become brighter than 12 of 255, by hand: x from 9 to 1400, y from
-    6 to 1400. The notch in its border is not part of the circle.
-    """
-    crop = crop_fundus(ROOT / "dr_lib" / "data" / "retina.jpg")
-    assert error(crop.circle, 704.5, 703, 696) < 0.005 and crop.status == "ok"
 
 
 def test_a_small_fov_in_a_nearly_square_jpeg_loses_no_pixels():
@@ -68,10 +59,7 @@ DISTANCE = np.hypot(*np.mgrid[-149:150, -149:150])  # from the middle of a crop
 @pytest.mark.parametrize("width", [pytest.param(3888, marks=pytest.mark.slow), 1024])
 def test_the_crop_does_not_alias(width):
     """At least 42 dB against the mean of 8 x 8 samples of the whole photograph for each pixel of
-    the crop.
-
-    The retina has grains of three pixels; one bilinear step out of the whole photograph comes out 5
-    dB lower or worse.
+    the crop, where the retina has grains of three pixels.
     """
     height = width * 2 // 3
     image = draw_fov(width, height, width * 0.5, width * 0.33, width * 0.3)
@@ -84,17 +72,12 @@ def test_the_crop_does_not_alias(width):
     whole = np.asarray(Image.open(io.BytesIO(encoded)))
     x, y, radius = crop.circle
 
-    def sample(side: int) -> np.ndarray:
-        offsets = ((np.arange(side) + 0.5) * 2 / side - 1) * radius
-        places = np.meshgrid(np.float32(x + offsets), np.float32(y + offsets))
-        return cv2.remap(whole, *places, cv2.INTER_LINEAR).astype(np.float32)
-
-    expected = cv2.resize(sample(8 * 299), (299, 299), interpolation=cv2.INTER_AREA)
-    ours, theirs = (
-        10 * np.log10(255**2 / ((image - expected)[DISTANCE < 147] ** 2).mean())
-        for image in (crop.image, sample(299))
-    )
-    assert ours > max(42, theirs + 5)
+    offsets = ((np.arange(8 * 299) + 0.5) / (4 * 299) - 1) * radius
+    places = np.meshgrid(np.float32(x + offsets), np.float32(y + offsets))
+    samples = cv2.remap(whole, *places, cv2.INTER_LINEAR).astype(np.float32)
+    expected = cv2.resize(samples, (299, 299), interpolation=cv2.INTER_AREA)
+    squares = ((crop.image - expected)[DISTANCE < 147] ** 2).mean()
+    assert 10 * np.log10(255**2 / squares) > 42
 
 
 def test_the_crop_is_black_outside_the_fov():
@@ -110,14 +93,6 @@ def test_the_crop_is_black_outside_the_fov():
     assert error(crop.circle, 320, 240, 200) < 0.005
 
 
-@pytest.mark.parametrize("squash", [0.8, 1.15])
-def test_a_squashed_fov_is_straightened(squash):
-    """An ellipse is recognised, and its crop is a whole field of view again."""
-    crop = crop_fundus(to_file(draw_fov(squash=squash)))
-    assert crop.status == "ellipse"
-    assert crop.image[DISTANCE < 145].max(axis=-1).min() > 60
-
-
 def test_a_retina_without_border_is_kept_whole():
     """A frame filled by the retina gets the circle around it: nothing is lost, the corners touch
     the field of view.
@@ -126,20 +101,11 @@ def test_a_retina_without_border_is_kept_whole():
     assert crop.status == "full_frame" and crop.circle.radius == pytest.approx(250, abs=1)
 
 
-@pytest.mark.parametrize("squash", [1, 0.8])
-def test_a_tiny_fov_is_refused(squash):
+def test_a_tiny_fov_is_refused():
     """Below 48 px nothing can be graded; of a squashed picture the longer axis counts."""
     with pytest.raises(NoFundusError, match="46 px wide, and 48 px are needed"):
-        crop_fundus(to_file(draw_fov(64, 60, 31.5, 29.5, 23.0, squash=squash)))
-    assert crop_fundus(to_file(draw_fov(64, 60, 31.5, 29.5, 25.0, squash=squash))).image.any()
-
-
-def test_grey_around_a_processed_picture_is_no_missing_part():
-    """A picture on the grey of 128 that its processing left is found: the file is whole."""
-    image = draw_fov()
-    image[np.hypot(*(np.indices(image.shape[:2]).T - (240, 320)).T) > 199] = 128
-    crop = crop_fundus(to_file(image, ".jpg", quality=95))
-    assert crop.status == "ok" and error(crop.circle, 320, 240, 199.5) < 0.01
+        crop_fundus(to_file(draw_fov(64, 60, 31.5, 29.5, 23.0)))
+    assert crop_fundus(to_file(draw_fov(64, 60, 31.5, 29.5, 25.0, squash=0.8))).image.any()
 
 
 def test_an_unknown_method_is_refused():

@@ -17,7 +17,6 @@ from tests.data.photograph.dicoms import (
     DEFLATED,
     IMPLICIT,
     JPEG,
-    JPEG_12,
     JPEG_2000,
     JPEG_2000_LOSSLESS,
     RLE,
@@ -30,8 +29,6 @@ from tests.data.photograph.test_colour import P3
 pytestmark = pytest.mark.slow
 
 
-OF_12_BITS = IMAGE.astype(np.uint16) << 4 | IMAGE >> 4
-OF_16_BITS = IMAGE.astype(np.uint16) * 257
 LOSSY = to_codestream(IMAGE, irreversible=True, quality_mode="dB", quality_layers=[45])
 PHOTOGRAPH = to_file(IMAGE, ".jpg", quality=95)
 # encoded as RGB, and without any mark of it
@@ -49,55 +46,23 @@ def decode_with_opencv(encoded: bytes) -> np.ndarray:
 
 
 GREYS = cv2.cvtColor(GREY, cv2.COLOR_GRAY2RGB)
-FULL, FROM_JPEG = "YBR_FULL", decode_with_opencv(PHOTOGRAPH)
+FROM_JPEG = decode_with_opencv(PHOTOGRAPH)
+LOSSLESS_2000 = to_codestream(IMAGE, irreversible=False)
 LAYOUTS = {  # file, pixels, levels by which they may be off
     "explicit": (write_dicom(IMAGE), IMAGE, 0),
     "implicit": (write_dicom(IMAGE, syntax=IMPLICIT), IMAGE, 0),
-    "big-endian": (write_dicom(OF_12_BITS, syntax=BIG, bits=12), IMAGE, 0),
+    "big-endian": (write_dicom(IMAGE, syntax=BIG), IMAGE, 0),
     "planes": (write_dicom(IMAGE, planes=True), IMAGE, 0),
     "without its header": (write_dicom(IMAGE)[132:], IMAGE, 0),
-    "12 of 16 bits": (write_dicom(OF_12_BITS, bits=12), IMAGE, 0),
-    "12 bits at the top": (write_dicom(OF_12_BITS << 4, bits=12, HighBit=15), IMAGE, 0),
-    "12 bits, others in use": (write_dicom(OF_12_BITS | 0xF000, bits=12), IMAGE, 0),
-    "11 bits": (write_dicom(IMAGE.astype(np.uint16) << 3, bits=11), IMAGE, 0),
-    "8 of 16 bits": (write_dicom(IMAGE.astype(np.uint16), bits=8), IMAGE, 0),
-    "16 bits": (write_dicom(OF_16_BITS), IMAGE, 0),
     "grey": (write_dicom(GREY, "MONOCHROME2"), GREYS, 0),
-    "white is zero": (write_dicom(255 - GREY, "MONOCHROME1"), GREYS, 0),
     "RLE": (write_dicom(IMAGE, syntax=RLE), IMAGE, 0),
-    "RLE, planes": (write_dicom(IMAGE, syntax=RLE, planes=True), IMAGE, 0),
-    "RLE, 12 bits": (write_dicom(OF_12_BITS, syntax=RLE, bits=12), IMAGE, 0),
     "JPEG": (write_dicom(IMAGE, "YBR_FULL_422", JPEG, frame=PHOTOGRAPH), FROM_JPEG, 0),
-    "JPEG, extended": (write_dicom(IMAGE, FULL, JPEG_12, frame=PHOTOGRAPH), FROM_JPEG, 0),
     "JPEG, named RGB": (write_dicom(IMAGE, "RGB", JPEG, frame=PHOTOGRAPH), FROM_JPEG, 0),
     "JPEG, RGB": (write_dicom(IMAGE, "RGB", JPEG, frame=MARKED), IMAGE, 8),
     "JPEG, RGB, unmarked": (write_dicom(IMAGE, "RGB", JPEG, frame=UNMARKED), IMAGE, 8),
     "JPEG 2000": (
-        write_dicom(
-            IMAGE, "YBR_RCT", JPEG_2000_LOSSLESS, frame=to_codestream(IMAGE, irreversible=False)
-        ),
+        write_dicom(IMAGE, "YBR_RCT", JPEG_2000_LOSSLESS, frame=LOSSLESS_2000),
         IMAGE,
-        0,
-    ),
-    "JPEG 2000, RGB": (
-        write_dicom(IMAGE, "RGB", JPEG_2000_LOSSLESS, frame=to_codestream(IMAGE, mct=0)),
-        IMAGE,
-        0,
-    ),
-    "JPEG 2000, grey of 12 bits": (
-        write_dicom(
-            GREY.astype(np.uint16),
-            "MONOCHROME2",
-            JPEG_2000_LOSSLESS,
-            bits=12,
-            frame=imagecodecs.jpeg2k_encode(
-                GREY.astype(np.uint16) << 4,
-                codecformat="j2k",
-                reversible=True,
-                bitspersample=12,
-            ),
-        ),
-        GREYS,
         0,
     ),
     "JPEG 2000, lossy": (
@@ -121,7 +86,6 @@ def test_the_pixels_are_those_that_were_written(layout):
     as_png = crop_fundus(to_file(image))
     assert not is_doubtful and crop.status == as_png.status == "ok"
     np.testing.assert_array_equal(crop.image, as_png.image)
-    assert crop.circle == as_png.circle
 
 
 def test_its_colour_profile_counts_and_the_orientation_within_does_not():
@@ -132,13 +96,12 @@ def test_its_colour_profile_counts_and_the_orientation_within_does_not():
     plain = crop_fundus(PHOTOGRAPH)
     assert differ(found.image, plain.image) > 3
     turned = to_file(IMAGE, ".jpg", quality=95, exif=make_exif(6))
-    frame = write_dicom(IMAGE, FULL, JPEG, frame=turned)
+    frame = write_dicom(IMAGE, "YBR_FULL", JPEG, frame=turned)
     np.testing.assert_array_equal(crop_fundus(frame).image, plain.image)
 
 
 LOSSLESS = imagecodecs.jpeg8_encode(IMAGE, lossless=True, predictor=1)
 TINY = np.zeros((8, 8, 3), np.uint8)
-JPEG_LS = "1.2.840.10008.1.2.4.80"
 MPEG_4 = "1.2.840.10008.1.2.4.102"
 BARE = write_dicom(TINY, SpecificCharacterSet="ISO_IR 100")
 REFUSED = {
@@ -146,15 +109,13 @@ REFUSED = {
     "a scan by OCT": write_dicom(TINY, Modality="OPT"),
     "holds no picture": write_dicom(TINY, Modality="SR", PixelData=None),
     "is compressed in another way": write_dicom(TINY, syntax=MPEG_4, frame=b"x"),
-    "compressed in another way": write_dicom(TINY, syntax=JPEG_LS, frame=b"x"),
-    "not a picture in a supported": BARE[BARE.index(b"\x08\0\5\0CS") :],
     "stores its colours": write_dicom(TINY, "YBR_FULL"),
-    "its colours in a way": write_dicom(TINY, "YBR_FULL", JPEG_2000, frame=LOSSY),
+    "in a way that is not": write_dicom(TINY, "YBR_FULL", JPEG_2000, frame=LOSSY),
     "colours in a way that": write_dicom(TINY[..., 0], "PALETTE COLOR"),
     "is deflated: export it": write_dicom(TINY, syntax=DEFLATED),
-    "14 or fewer: export": write_dicom(OF_12_BITS),
-    "samples with a sign": write_dicom(TINY, PixelRepresentation=1),
-    "of other than 8 to 16 bits": write_dicom(TINY, bits=5),
+    "has other samples": write_dicom(TINY, PixelRepresentation=1),
+    "than whole numbers of 8 bits": write_dicom(IMAGE.astype(np.uint16) << 4, bits=12),
+    "its colours in a way": write_dicom(GREY, "MONOCHROME1"),
     "than JPEG, JPEG 2000 and": write_dicom(IMAGE, "RGB", JPEG, frame=write_dicom(TINY)),
     "supported format, or damaged": write_dicom(IMAGE)[:500_000],
     "or is cut short": LAYOUTS["JPEG"][0][:20_000],
@@ -171,7 +132,7 @@ def test_a_refusal_says_why(reason):
 
 
 @pytest.mark.parametrize("name", ["Rows", "Columns", "SamplesPerPixel", "BitsAllocated"])
-@pytest.mark.parametrize("value", [0, 1, 2, 4, None])
+@pytest.mark.parametrize("value", [0, 4, None])
 def test_a_header_that_lies_is_an_error_of_the_file(name, value):
     """Whatever it says of its size: no other error."""
     with pytest.raises((UnreadableImageError, NoFundusError)):
@@ -179,22 +140,17 @@ def test_a_header_that_lies_is_an_error_of_the_file(name, value):
 
 
 def test_a_file_made_to_do_harm_is_refused_at_once():
-    """A deflated gigabyte, wherever its header says that it begins; a million elements; sequences
-    within sequences.
-    """
+    """A deflated gigabyte, wherever its header says that it begins; a million elements."""
     deflated = write_dicom(IMAGE, syntax=DEFLATED)
     end = 144 + int.from_bytes(deflated[140:144], "little")
     packer = zlib.compressobj(1, wbits=-15)
     bomb = b"".join(packer.compress(bytes(2**24)) for _ in range(64)) + packer.flush()
     head = write_dicom(TINY)[:end]
     element = struct.pack("<2H2sH", 9, 1, b"LO", 0)
-    endless = b"\xff" * 4
-    item = struct.pack("<2H4s", 8, 0x1140, b"SQ") + endless + b"\xfe\xff\0\xe0" + endless
     files = (
         deflated[:end] + bomb,
         deflated[:140] + b"\5\0\0\0" + deflated[144:end] + bomb,
         head + 10**6 * element,
-        head + 10_000 * item,
     )
     for encoded in files:
         start = time.process_time()
@@ -207,9 +163,7 @@ def test_a_file_made_to_do_harm_is_refused_at_once():
     ("elements", "eye", "visit"),
     [
         ({"ImageLaterality": "L", "Laterality": "R"}, "left", ""),
-        ({"Laterality": "R", "StudyDate": "20240131"}, "right", "20240131"),
         ({"ImageLaterality": "B", "StudyDate": "last week"}, "", ""),
-        ({"ImageLaterality": ["L", "R"], "StudyDate": "20240131"}, "", "20240131"),
         ({"LongCodeValue": "7" * 5_000_000, "ImageLaterality": "L"}, "left", ""),
         (
             {"AcquisitionDateTime": "20240229101500.5-0300", "StudyDate": "20240101"},

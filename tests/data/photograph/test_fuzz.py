@@ -7,9 +7,7 @@ import subprocess
 import sys
 import time
 import zlib
-from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -23,12 +21,7 @@ from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from tests.data.photograph.pictures import draw_fov, make_exif, to_file, write_tiff
 
-WORDS = {"clipped", "doubtful", "ellipse", "enlarged", "full_frame", "truncated"}
-TIFFS = (
-    {"tile": (64, 64), "compression": "zlib", "predictor": True},
-    {"bigtiff": True, "byteorder": ">", "rowsperstrip": 7, "compression": "zstd"},
-    {"compression": "packbits", "tile": (64, 64)},
-)
+WORDS = {"clipped", "doubtful", "ellipse", "enlarged", "full_frame"}
 MAX_S = 2.0  # of the processor, for others may keep it busy
 NUMBERS = (0, 1, 2, 7, 64, 255, 256, 4097, 20_000, 29_999, 65_535, 2**31 - 1, 2**31, 2**32 - 1)
 PEAK_MB = 300
@@ -37,32 +30,22 @@ ANY = dict(
 )
 
 
-def draw_seeds() -> list[bytes]:
-    """Small files of every format and kind."""
-    fov = draw_fov(160, 120, 78.0, 61.0, 48.0)
-    picture = Image.fromarray(fov)
-    deep = fov[..., ::-1].astype(np.uint16) * 257
-    exif = make_exif(6)
-    palette = picture.quantize(60)
-    files = [cv2.imencode(suffix, deep)[1].tobytes() for suffix in (".png", ".tif")]
-    files += [to_file(picture, suffix) for suffix in (".jpg", ".tif", ".bmp", ".webp", ".ppm")]
-    files += [to_file(palette, suffix) for suffix in (".bmp", ".gif")]
-    return [
-        *files,
-        to_file(draw_fov(300, 220, 150.0, 110.0, 95.0), ".jpg", exif=exif),
-        to_file(picture, ".jpg", progressive=True),
-        to_file(picture.convert("CMYK"), ".jpg"),
-        to_file(picture.convert("L"), ".jpg", restart_marker_blocks=5),
-        to_file(picture, exif=exif),
-        to_file(picture.convert("LA")),
-        to_file(palette, transparency=b"\xff"),
-        to_file(picture, ".tif", compression="tiff_lzw"),
-        *(write_tiff(fov, **options) for options in TIFFS),
-        to_file(picture.convert("RGBA"), ".webp", lossless=True),
-    ]
-
-
-SEEDS = draw_seeds()
+FOV = draw_fov(160, 120, 78.0, 61.0, 48.0)
+PICTURE = Image.fromarray(FOV)
+SEEDS = [
+    *(to_file(PICTURE, suffix) for suffix in (".jpg", ".tif", ".bmp", ".webp", ".ppm")),
+    to_file(PICTURE.quantize(60), ".gif"),
+    to_file(draw_fov(300, 220, 150.0, 110.0, 95.0), ".jpg", exif=make_exif(6)),
+    to_file(PICTURE, ".jpg", progressive=True),
+    to_file(PICTURE.convert("CMYK"), ".jpg"),
+    to_file(PICTURE.convert("L"), ".jpg", restart_marker_blocks=5),
+    to_file(PICTURE, exif=make_exif(6)),
+    to_file(PICTURE.quantize(60), transparency=b"\xff"),
+    to_file(PICTURE, ".tif", compression="tiff_lzw"),
+    write_tiff(FOV, tile=(64, 64), compression="zlib", predictor=True),
+    write_tiff(FOV, bigtiff=True, byteorder=">", rowsperstrip=7, compression="zstd"),
+    to_file(PICTURE.convert("RGBA"), ".webp", lossless=True),
+]
 
 
 def correct_sums(encoded: bytes) -> bytes:
@@ -80,28 +63,20 @@ def correct_sums(encoded: bytes) -> bytes:
 
 @st.composite
 def damaged_files(draw) -> bytes:
-    """A file with up to six changes: bytes, cuts, insertions, numbers in the header, the rest of
-    another file.
-    """
+    """A file with up to six changes: bits, cuts, numbers, the rest of another file."""
     content = bytearray(draw(st.sampled_from(SEEDS)))
     for _ in range(draw(st.integers(1, 6))):
         # half of all changes near the start, where the header is
-        at = min(
-            draw(st.one_of(st.integers(0, 200), st.integers(0, 40_000))),
-            max(0, len(content) - 1),
-        )
-        change = draw(st.sampled_from(("flip", "number", "delete", "insert", "splice")))
+        at = draw(st.one_of(st.integers(0, 200), st.integers(0, 40_000)))
+        at = min(at, max(0, len(content) - 1))
+        change = draw(st.sampled_from(("flip", "number", "delete", "splice")))
         if change == "flip" and content:
             content[at] ^= 1 << draw(st.integers(0, 7))
         elif change == "number":
-            size = draw(st.sampled_from((2, 4)))
-            number = draw(st.sampled_from(NUMBERS)) % 256**size
-            order = draw(st.sampled_from(("big", "little")))
-            content[at : at + size] = number.to_bytes(size, order)
+            number = draw(st.sampled_from(NUMBERS))
+            content[at : at + 4] = number.to_bytes(4, draw(st.sampled_from(("big", "little"))))
         elif change == "delete":
             del content[at : at + draw(st.integers(1, 40_000))]
-        elif change == "insert":
-            content[at:at] = draw(st.binary(min_size=1, max_size=60))
         elif change == "splice":
             content[at:] = draw(st.sampled_from(SEEDS))[at:]
     return correct_sums(bytes(content)) if draw(st.booleans()) else bytes(content)
@@ -120,13 +95,6 @@ def check_crop(encoded: bytes) -> None:
     assert time.process_time() - start < MAX_S
 
 
-@pytest.mark.slow
-def test_the_seeds_are_files_with_a_fov():
-    """Without damage each gives its field of view: the fuzzing starts from what works."""
-    for encoded in SEEDS:
-        assert crop_fundus(encoded).status == "enlarged"
-
-
 ALONE = """
 import re, sys
 from hypothesis import given, settings
@@ -138,13 +106,11 @@ print(re.search(r"VmHWM:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="Linux tells the peak of a process"
-)
 def test_damaged_files_give_a_crop_or_one_of_two_errors():
     """Whatever was done to the bytes: within two seconds, and 300 MB with Python, OpenCV and
-    hypothesis included.
+    hypothesis included; without damage each gives its field of view.
     """
+    assert {crop_fundus(encoded).status for encoded in SEEDS} == {"enlarged"}
     done = subprocess.run(
         [sys.executable, "-c", ALONE, "700"], capture_output=True, text=True, check=False
     )

@@ -57,13 +57,10 @@ def check_same(encoded: bytes, size: int = 299) -> None:
     "truth",
     [
         {},
-        {"radius": 149.0},
         {"radius": 113.7},
-        {"y": 371.3},
         {"x": 131.6, "y": 110.2},
         {"radius": 300.0},
         {"brightness": 1.3},
-        {"brightness": 0.12},
         {"background": 60},
         {"squash": 0.8},
     ],
@@ -75,32 +72,6 @@ def test_voets_is_the_reference_to_the_pixel(truth):
     """
     for size in (299, 128):
         check_same(to_file(draw_fov(**{"x": 320.4, "y": 240.6, **truth})), size)
-
-
-@pytest.mark.slow
-def test_voets_is_the_reference_on_photographs(real_data):
-    """60 of ODIR and every third photograph in full size, all the same to the pixel."""
-    paths = sorted((real_data / "odir512" / "images").iterdir())[::10][:60]
-    paths += sorted((real_data / "fullres" / "images").iterdir())[::3]
-    for path in paths:
-        check_same(path.read_bytes())
-    assert len(paths) >= 63
-
-
-def test_a_fov_cut_on_the_left_is_moved_not_centred():
-    """By hand: a square of 301 px at (0, 90) has the corners 300 sqrt(2) apart, the centre (150,
-    240), r = 212.13.
-
-    The window starts at (0, 27) and has 424 px: more black on the right than on the left, where
-    there is none.
-    """
-    image = np.zeros((480, 640, 3), np.uint8)
-    image[90:391, :301] = 150
-    crop = crop_fundus(to_file(image), method="voets")
-    assert tuple(crop.circle) == pytest.approx((150, 240, 212.13), abs=0.01)
-    columns, rows = (np.flatnonzero(crop.image.max(axis=(axis, 2)) > 75) for axis in (0, 1))
-    # 299 / 424.26 of 301 px and of the 63 above; 424 px make 299
-    assert (columns[0], columns[-1]) == (0, 211) and (rows[0], rows[-1]) == (44, 256)
 
 
 @pytest.mark.parametrize(
