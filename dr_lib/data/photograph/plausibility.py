@@ -26,13 +26,13 @@ def has_hole(image: np.ndarray, ellipse: Ellipse) -> bool:
         image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; a smaller one has none.
         ellipse: the field of view, of which the largest square is looked at.
     """
-    if max(image.shape[:2]) < MIN_SIDE:
-        return False
     middle = np.clip(ellipse[1::-1], 0, np.subtract(image.shape[:2], 1))
     half = 0.7 * np.array(ellipse[:1:-1])
     top, left = np.maximum(middle - half, 0).astype(int)
     bottom, right = (middle + half).astype(int) + 1
     red = np.ascontiguousarray(image[top:bottom, left:right, 0])
+    if max(image.shape[:2]) < MIN_SIDE or min(red.shape) < 2:
+        return False
     small = cv2.resize(red, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     kernel = int(max(ellipse[2:]) / 4) | 1
     surroundings = cv2.resize(cv2.medianBlur(small, kernel), red.shape[::-1])
