@@ -14,6 +14,7 @@ from pydicom.encaps import get_frame
 from pydicom.pixels import pixel_array
 
 from dr_lib.data.photograph.decode import (
+    JPEG_START,
     Parts,
     Picture,
     check_size,
@@ -24,12 +25,10 @@ from dr_lib.data.photograph.decode import (
 
 # the colours that are read of JPEG and JPEG 2000, by their first bytes, and of what is neither
 COLOURS = {
-    b"\xff\xd8": ("RGB", "MONOCHROME2", "YBR_FULL", "YBR_FULL_422"),
+    JPEG_START: ("RGB", "MONOCHROME2", "YBR_FULL", "YBR_FULL_422"),
     b"\xff\x4f": ("RGB", "MONOCHROME2", "YBR_ICT", "YBR_RCT"),
     b"": ("RGB", "MONOCHROME2"),
 }
-# a JPEG's colours are as the file says, where it would be taken for YCbCr
-AS_STORED = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0"
 EYES = {"L": "left", "R": "right"}
 BEFORE_PIXELS = 16_000_000  # bytes, at most
 DATES = ("AcquisitionDateTime", "AcquisitionDate", "StudyDate", "ContentDate")
@@ -68,7 +67,6 @@ def read_dicom(encoded: bytes) -> Picture:
     found = _read(_Parts(encoded))
     reasons = {
         "holds no picture, as a report does, or is cut short": "PixelData" not in found,
-        "is a scan by OCT: export the fundus photograph": "OPT" in str(found.get("Modality")),
         "has several frames: export one photograph": int(found.get("NumberOfFrames") or 1) > 1,
     }
     refuse("DICOM", reasons)
@@ -77,12 +75,17 @@ def read_dicom(encoded: bytes) -> Picture:
     frame = get_frame(found.PixelData, 0, number_of_frames=1) if is_packed else b""
     known = COLOURS.get(frame[:2], ())
     colours = found.get("PhotometricInterpretation")
+    is_marked = b"JFIF" in frame[:32] or b"Adobe\0" in frame[:4096]
     reasons = {
         "is compressed in another way than JPEG, JPEG 2000 and RLE: export it uncompressed": (
             not known
         ),
         "stores its colours in a way that is not read: export it as RGB": (
+            # a JPEG without a mark would be taken for YCbCr
             colours not in known
+            or colours == "RGB"
+            and frame.startswith(JPEG_START)
+            and not is_marked
         ),
         "has other samples than whole numbers of 8 bits: export it with 8 bits": (
             (found.BitsAllocated, found.HighBit, found.PixelRepresentation) != (8, 7, 0)
@@ -91,9 +94,6 @@ def read_dicom(encoded: bytes) -> Picture:
     refuse("DICOM", reasons)
     profile = found.get("ICCProfile", b"")
     if frame:
-        is_marked = b"JFIF" in frame[:32] or b"Adobe\0" in frame[:4096]
-        if frame.startswith(b"\xff\xd8") and colours == "RGB" and not is_marked:
-            frame = frame[:2] + AS_STORED + frame[2:]
         return read_with_pillow(frame)._replace(orientation=1, profile=profile)
     width = found.Columns
     height = found.Rows

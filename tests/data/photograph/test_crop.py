@@ -21,7 +21,6 @@ from tests.data.photograph.pictures import draw_fov, error, make_exif, to_file
         ((320.0, 240.0, 370.0), 0, "clipped"),  # on all four sides: corners alone show an edge
         ((150.0, 240.0, 220.0), 0, "clipped"),  # on three sides
         ((320.0, 240.0, 148.0), 0, "enlarged"),
-        ((320.0, 240.0, 150.5), 0, "ok"),
     ],
 )
 def test_finds_a_fov_at_a_known_place(place, background, status):

@@ -34,10 +34,6 @@ PHOTOGRAPH = to_file(IMAGE, ".jpg", quality=95)
 # encoded as RGB, and without any mark of it
 MARKED = to_file(IMAGE, ".jpg", quality=95, keep_rgb=True)
 UNMARKED = MARKED[:2] + MARKED[18:]
-for letter, number in ((b"R\x11", b"\1\x11"), (b"G\x11", b"\2\x11"), (b"B\x11", b"\3\x11")):
-    UNMARKED = UNMARKED.replace(letter, number, 1)
-AT_SCAN = UNMARKED.index(b"\xff\xda")
-UNMARKED = UNMARKED[:AT_SCAN] + UNMARKED[AT_SCAN:].replace(b"R\0G\0B\0", b"\1\0\2\0\3\0", 1)
 
 
 def decode_with_opencv(encoded: bytes) -> np.ndarray:
@@ -59,7 +55,6 @@ LAYOUTS = {  # file, pixels, levels by which they may be off
     "JPEG": (write_dicom(IMAGE, "YBR_FULL_422", JPEG, frame=PHOTOGRAPH), FROM_JPEG, 0),
     "JPEG, named RGB": (write_dicom(IMAGE, "RGB", JPEG, frame=PHOTOGRAPH), FROM_JPEG, 0),
     "JPEG, RGB": (write_dicom(IMAGE, "RGB", JPEG, frame=MARKED), IMAGE, 8),
-    "JPEG, RGB, unmarked": (write_dicom(IMAGE, "RGB", JPEG, frame=UNMARKED), IMAGE, 8),
     "JPEG 2000": (
         write_dicom(IMAGE, "YBR_RCT", JPEG_2000_LOSSLESS, frame=LOSSLESS_2000),
         IMAGE,
@@ -106,7 +101,7 @@ MPEG_4 = "1.2.840.10008.1.2.4.102"
 BARE = write_dicom(TINY, SpecificCharacterSet="ISO_IR 100")
 REFUSED = {
     "several frames": write_dicom(TINY, NumberOfFrames=3),
-    "a scan by OCT": write_dicom(TINY, Modality="OPT"),
+    "stores its colours in a way": write_dicom(IMAGE, "RGB", JPEG, frame=UNMARKED),
     "holds no picture": write_dicom(TINY, Modality="SR", PixelData=None),
     "is compressed in another way": write_dicom(TINY, syntax=MPEG_4, frame=b"x"),
     "stores its colours": write_dicom(TINY, "YBR_FULL"),

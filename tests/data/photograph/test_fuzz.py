@@ -1,6 +1,4 @@
-"""Damaged and hostile files, and arrays of any shape: a crop, one of two errors, or no fundus;
-and that at once.
-"""
+"""Damaged and hostile files: a crop or one of two errors, and that at once."""
 
 import re
 import subprocess
@@ -12,24 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytest.importorskip("hypothesis")
-
-from hypothesis import HealthCheck
-from hypothesis import strategies as st
-
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from tests.data.photograph.pictures import draw_fov, make_exif, to_file, write_tiff
 
-WORDS = {"clipped", "doubtful", "ellipse", "enlarged", "full_frame"}
+WORDS = {"clipped", "doubtful", "ellipse", "enlarged", "full_frame", "ok"}
 MAX_S = 2.0  # of the processor, for others may keep it busy
-NUMBERS = (0, 1, 2, 7, 64, 255, 256, 4097, 20_000, 29_999, 65_535, 2**31 - 1, 2**31, 2**32 - 1)
+NUMBERS = (0, 1, 2, 7, 255, 256, 4097, 20_000, 29_999, 65_535, 2**31 - 1, 2**31, 2**32 - 1)
 PEAK_MB = 300
-ANY = dict(
-    deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
-
-
 FOV = draw_fov(160, 120, 78.0, 61.0, 48.0)
 PICTURE = Image.fromarray(FOV)
 SEEDS = [
@@ -61,25 +49,21 @@ def correct_sums(encoded: bytes) -> bytes:
     return encoded
 
 
-@st.composite
-def damaged_files(draw) -> bytes:
-    """A file with up to six changes: bits, cuts, numbers, the rest of another file."""
-    content = bytearray(draw(st.sampled_from(SEEDS)))
-    for _ in range(draw(st.integers(1, 6))):
+def damage(rng: np.random.Generator) -> bytes:
+    """A file with up to six changes: bytes, numbers, cuts, the rest of another file."""
+    content = bytearray(rng.choice(np.array(SEEDS, object)))
+    for _ in range(rng.integers(1, 7)):
         # half of all changes near the start, where the header is
-        at = draw(st.one_of(st.integers(0, 200), st.integers(0, 40_000)))
-        at = min(at, max(0, len(content) - 1))
-        change = draw(st.sampled_from(("flip", "number", "delete", "splice")))
-        if change == "flip" and content:
-            content[at] ^= 1 << draw(st.integers(0, 7))
-        elif change == "number":
-            number = draw(st.sampled_from(NUMBERS))
-            content[at : at + 4] = number.to_bytes(4, draw(st.sampled_from(("big", "little"))))
-        elif change == "delete":
-            del content[at : at + draw(st.integers(1, 40_000))]
-        elif change == "splice":
-            content[at:] = draw(st.sampled_from(SEEDS))[at:]
-    return correct_sums(bytes(content)) if draw(st.booleans()) else bytes(content)
+        at = int(rng.integers(rng.choice([200, 40_000])))
+        changes = (
+            (at + 1, rng.bytes(1)),
+            (at + 4, int(rng.choice(NUMBERS)).to_bytes(4, str(rng.choice(["big", "little"])))),
+            (at + int(rng.integers(40_000)), b""),
+            (None, rng.choice(np.array(SEEDS, object))[at:]),
+        )
+        end, new = changes[rng.integers(4)]
+        content[at:end] = new
+    return correct_sums(bytes(content)) if rng.random() < 0.5 else bytes(content)
 
 
 def check_crop(encoded: bytes) -> None:
@@ -89,30 +73,31 @@ def check_crop(encoded: bytes) -> None:
         crop = crop_fundus(encoded)
         assert crop.image.shape == (299, 299, 3) and crop.image.dtype == np.uint8
         assert np.isfinite(crop.circle).all() and crop.circle.radius > 0
-        assert crop.status == "ok" or set(crop.status.split("+")) <= WORDS
+        assert set(crop.status.split("+")) <= WORDS
     except (UnreadableImageError, NoFundusError) as error:
         assert str(error)
     assert time.process_time() - start < MAX_S
 
 
 ALONE = """
-import re, sys
-from hypothesis import given, settings
-from tests.data.photograph.test_fuzz import ANY, check_crop, damaged_files
+import re
 from pathlib import Path
-settings(max_examples=int(sys.argv[1]), **ANY)(given(damaged_files())(check_crop))()
+import numpy as np
+from tests.data.photograph.test_fuzz import check_crop, damage
+for seed in range(700):
+    check_crop(damage(np.random.default_rng(seed)))
 print(re.search(r"VmHWM:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())[1])
 """
 
 
 @pytest.mark.slow
 def test_damaged_files_give_a_crop_or_one_of_two_errors():
-    """Whatever was done to the bytes: within two seconds, and 300 MB with Python, OpenCV and
-    hypothesis included; without damage each gives its field of view.
+    """Whatever was done to the bytes: within two seconds, and 300 MB with Python and OpenCV
+    included; without damage each gives its field of view.
     """
     assert {crop_fundus(encoded).status for encoded in SEEDS} == {"enlarged"}
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, "700"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", ALONE], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert int(re.findall(r"\d+", done.stdout)[-1]) * 1024 / 1e6 < PEAK_MB

@@ -86,6 +86,11 @@ def test_a_hole_is_doubtful():
     assert find_fov(full).flags == {"full_frame", "doubtful"}
 
 
+def test_a_strip_of_retina_is_a_full_frame():
+    """Of a few rows nothing more can be told."""
+    assert find_fov(np.full((16, 3000, 3), (190, 100, 50), np.uint8)).flags == {"full_frame"}
+
+
 def test_a_background_that_jumps_is_doubtful():
     """From a row on all is brighter, as behind damage that a JPEG's decoder does not notice; a
     background that is brighter on one side is none.
