@@ -54,7 +54,7 @@ class Picture(NamedTuple):
     orientation: int = 1  # EXIF's 2-8, still to be applied; any other turns nothing
     profile: bytes = b""  # of its colours, ICC
     pixels: np.ndarray | None = None  # (height, width, 3) uint8 RGB; None of a JPEG
-    encoded: bytes = b""  # a JPEG
+    encoded: bytes = b""  # the file, of which a JPEG is decoded later
 
 
 class Parts(io.BytesIO):
@@ -147,7 +147,7 @@ def read_with_pillow(encoded: bytes) -> Picture:
     else:
         opened.verify()  # the sums of a PNG, to its end
         opened = Image.open(Parts(encoded), formats=FORMATS)
-        is_deep = opened.mode.startswith("I") or opened.format == "PNG" and encoded[24] == 16
+        is_deep = opened.mode[0] in "IF" or opened.format == "PNG" and encoded[24] == 16
         refuse("picture", {"has samples of 16 bits: export it with 8 bits": is_deep})
         pixels = _convert(opened)
     profile = opened.info.get("icc_profile") or b""
@@ -175,10 +175,10 @@ def _read_orientation(opened: Image.Image) -> int:
 
 def _check_jpeg(encoded: bytes, opened: Image.Image) -> None:
     """Refuse a JPEG with frames that are not read, or with more scans than a camera writes."""
-    frames = b""
+    is_unread = False
     at = 2
     while (marker := MARKER.search(encoded, at)) and marker[0] != JPEG_SCAN:
-        frames += marker[1]
+        is_unread |= marker[1] in UNREAD_FRAMES
         at = marker.end() + int.from_bytes(encoded[marker.end() : marker.end() + 2])
     # of the first scan's colours; without a scan the file is damaged
     is_partial = encoded[marker.end() + 2] < len(opened.getbands())
@@ -186,9 +186,7 @@ def _check_jpeg(encoded: bytes, opened: Image.Image) -> None:
     if is_partial or "progressive" in opened.info:
         num_scans = encoded.count(JPEG_SCAN)
     reasons = {
-        "is a lossless or hierarchical one: export it as a usual one": (
-            any(marker in UNREAD_FRAMES for marker in frames)
-        ),
+        "is a lossless or hierarchical one: export it as a usual one": is_unread,
         "has too many scans: export it again": (
             opened.width * opened.height * num_scans > MAX_SCANNED
         ),
