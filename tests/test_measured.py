@@ -65,6 +65,11 @@ def test_the_gallery_says_where_each_picture_comes_from():
     assert max(picture.stat().st_size for picture in shown) < 80_000
 
 
+def test_the_first_notebooks_have_an_example():
+    """00, 01, 10 and 11."""
+    assert [path.name[:2] for path in EXAMPLES] == ["00", "01", "10", "11"]
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_small_and_dated_and_ran_to_its_end(path):
     """What GitHub shows of a notebook, of the synthetic sample."""
