@@ -164,11 +164,21 @@ page.table(
     ratios,
     "ratios",
     "Training times of each two groups of equal work [95 % interval, 90 % of AUCs].",
-    columns=["slower", "faster", "n", "times_as_long", "differs_in", "auc_difference"],
+    columns=["slower", "faster", "n", "times_as_long", "differs_in", "score_difference"],
 )
 
 # %% tags=["report"]
-page.energy(selection.timed, ["group"], g_per_kwh)
+from dr_lib.report.figures import plot_throughput
+
+page.figure(
+    plot_throughput(selection.timed, lang),
+    "throughput",
+    "Photographs a second in an epoch from the second on, by the size of a batch: mean and 95 % "
+    "interval. Solid: fast; dashed: paper; dotted: plain.",
+)
+
+# %% tags=["report"]
+page.energy(selection, g_per_kwh)
 
 # %% tags=["report"]
 from dr_lib.claims.page import show_claims

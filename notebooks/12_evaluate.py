@@ -393,6 +393,6 @@ facts = list_facts(model, summary.iloc[0], own, measured, say, lang)
 commit = shorten_commit(read_commit(root))
 made = f"{datetime.now(UTC):%Y-%m-%d}, dr_lib {dr_lib.__version__}, commit {commit}"
 card = pd.DataFrame({"fact": [*facts, say("made")], "text": [*facts.values(), made]})
-page.table(card, "card", "Facts of the model and of its evaluation.", own=["fact", "text"])
+page.table(card, "card", "Facts of the model and of its evaluation.")
 committee = write_committee(page, model, summary["auc_low"].iloc[0], patients, groups)
 page.write("committee.html", committee.encode())

@@ -127,7 +127,7 @@ page.title("What does a prediction cost?", PAPERS["B"] if published else None, s
 # ## Result · Resultado
 
 # %%
-timed.filter(["environment", "model", "format", "repetition", "predict_ms", "disturbed"])
+timed.filter(["group", "repetition", "predict_ms", "disturbed"])
 
 # %% tags=["report"]
 from dr_lib.report.style import name
@@ -155,21 +155,24 @@ for model in ours or theirs:
     )
 
 # %% tags=["report"]
-names = ["environment", "model", "format", "image_size", "threads", "n"]
-names += ["predict_ms", "decode_ms", "round_trip_ms"]
+from dr_lib import groups
+
+loads = selection._replace(timed=timed, finished=timed, varied=["format"])
 page.table(
-    priced,
+    groups.tabulate_groups(loads, ["predict_ms", "decode_ms", "round_trip_ms"]),
     "response_times",
     "Times of a request, mean [95 % interval] over n runs.",
-    columns=names,
+    columns=["group", "n", "sessions", "disturbed", "predict_ms", "decode_ms", "round_trip_ms"],
+)
+page.table(
+    groups.compare_groups(loads, "predict_ms"),
+    "ratios",
+    "Times of a prediction of each two groups of one network [95 % interval].",
+    columns=["slower", "faster", "n", "times_as_long", "differs_in"],
 )
 
 # %% tags=["report"]
-from dr_lib.serving.costs import KINDS
-
-# `environment` names the machine, and its instance type where that tells two apart
-keys = [name for name in KINDS if name in timed and name not in ("machine", "instance_type")]
-page.energy(timed, keys, g_per_kwh)
+page.energy(loads, g_per_kwh)
 
 # %% [markdown] tags=["heading"]
 # ## What a prediction costs · Quanto custa uma predição
@@ -195,16 +198,7 @@ page.table(
     priced,
     "costs_ours",
     "Costs from our times, decoding included, at hourly prices.",
-    columns=[
-        "model",
-        "format",
-        "environment",
-        "instance",
-        "usd_per_hour",
-        "n",
-        "busy_ms",
-        COST,
-    ],
+    columns=["group", "instance", "usd_per_hour", "n", "busy_ms", COST],
 )
 
 # %% [markdown] tags=["heading"]
@@ -221,7 +215,6 @@ page.table(
 # mesma rede, e só formatos aprovados pela verificação de acurácia (notebook 21).
 
 # %% tags=["report"]
-from dr_lib.serving.costs import PRICED
 from dr_lib.serving.figures import describe_choice
 
 if len(priced):
@@ -229,7 +222,8 @@ if len(priced):
         priced,
         "endpoints",
         "Cost of a month on each endpoint, the cheapest of a network first.",
-        columns=PRICED,
+        columns=["group", "instance", "n", "rate_per_s", "num_machines", "usd_per_month"]
+        + ["reason"],
     )
     page.findings(describe_choice(priced, lang))
 

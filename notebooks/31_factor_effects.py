@@ -103,7 +103,6 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     runs = "papermill_runs/scenarios_demo"
 rows = open_rows(PAPERS["C"], runs, root, default=runs, pool=pool, only=only, exclude=exclude)
-FACTORS = list(PAPERS["C"].design)
 if rows.table.empty:
     command = write_lasting_command("run", "papermill_runs/scenarios_small.yaml")
     raise SystemExit(f"no rows of notebook 30 below the folders: {command} makes them")
@@ -119,63 +118,56 @@ say = page.say
 page.title("What does each factor cost?", PAPERS["C"] if published else None, selection)
 
 # %% [markdown] tags=["heading"]
-# ## Understand the environment · Entender o ambiente
-
-# %% [markdown] tags=["en"]
-# The table lists the machines that made the rows and the CPUs that every framework was pinned to.
-
-# %% [markdown] tags=["pt"]
-# A tabela lista as máquinas que produziram as linhas e as CPUs às quais cada framework foi fixado.
+# ## Measure · Medir
 
 # %% tags=["report"]
-machine = "environment framework accelerator cpu num_cpus threads memory_gib python".split()
-environments = selection.finished[machine].fillna("").value_counts(sort=False)
-environments = environments.rename("n").reset_index()
-page.table(environments, "environments", "Runs by environment and framework.")
+from dr_lib.scenarios.costs import BRL_PER_USD, cost_to_reach, fit_overhead
 
-# %% [markdown] tags=["heading"]
-# ## Plan the experiment · Planejar o experimento
-
-# %% [markdown] tags=["en"]
-# The design combines every level of every factor with every other, repeated in randomised blocks.
-# `plan` says how many sessions a difference between two machines needs.
-
-# %% [markdown] tags=["pt"]
-# O desenho combina cada nível de cada fator com todos os outros, em blocos aleatórios repetidos.
-# `plan` informa quantas sessões uma diferença entre duas máquinas exige.
-
-# %% tags=["report"]
-timed = selection.timed
-factors = ["environment", *FACTORS, *selection.factors]
+timed = price_runs(selection.timed, instance)
+factors = ["environment", *PAPERS["C"].design, *selection.factors]
 varied = [name for name in factors if timed[name].nunique() > 1]
-keys = varied or factors
-levels = [", ".join(map(str, sorted(timed[name].unique()))) for name in keys]
-design = pd.DataFrame({"factor": keys, "levels": levels})
-page.table(design, "design", "Factors and their levels.")
-
-# %% [markdown] tags=["heading"]
-# ## Configure · Configurar
-
-# %% [markdown] tags=["en"]
-# Rows of one scenario agree in all that they did, with what and where. If a machine has a price,
-# each run is priced by the hour, with the date of the price.
-
-# %% [markdown] tags=["pt"]
-# As linhas de um cenário coincidem no que fizeram, com quê e onde. Se a máquina tem preço, cada
-# execução é cobrada por hora, com a data do preço.
-
-# %% tags=["report"]
-timed = price_runs(timed, instance)
-if timed["usd_per_hour"].notna().any():
+sums = []
+columns = ["train_s", "steady_epoch_s"]
+is_priced = (timed["cost_usd"] > 0).any()
+if bill_usd and not is_priced:
+    raise SystemExit("a bill is for runs with a price: name their machine by instance")
+if is_priced:
+    # a bill is for runs that are not timed, too
+    paid = price_runs(selection.finished, instance)
+    formula_usd = paid["formula_usd"].sum()
+    words = say("The formula, price x training, gives {} USD or {} BRL.")
+    formula_brl = page.number(formula_usd * BRL_PER_USD)
+    sums.append(words.format(page.number(formula_usd), formula_brl))
+    overhead_s = 0.0
+    if bill_usd:
+        overhead_s = fit_overhead(paid, bill_usd)
+        words = say("A bill of {} USD implies {} s of overhead per run.")
+        sums.append(words.format(page.number(bill_usd), page.number(overhead_s)))
+        timed = price_runs(timed, instance, overhead_s=overhead_s)
+    page.findings(sums)
     billed = timed[["environment", "usd_per_hour", "price_as_of"]]
     billed = billed.drop_duplicates().replace({"price_as_of": {"": say("day unknown")}})
     page.table(billed, "prices", "Hourly prices and their dates.")
+    each = timed.to_dict("records")
+    reach_usd = [cost_to_reach(row, accuracy, overhead_s) for row in each]
+    timed = timed.assign(cost_to_reach_usd=reach_usd)
+    columns += ["cost_usd", "cost_to_reach_usd"]
+priced = selection._replace(timed=timed)
 
-# %% [markdown] tags=["heading"]
-# ## Measure · Medir
+# %% tags=["report"]
+from dr_lib import groups
 
-# %%
-timed.filter([*keys, "repetition", "train_s", "cost_usd", "cpu_percent_mean"])
+table = groups.tabulate_groups(priced, columns)
+if is_priced:
+    reached = timed.groupby("group")["cost_to_reach_usd"].count()
+    table["reached"] = table["group"].map(reached)
+page.table(
+    table,
+    "groups",
+    "Times and costs of each group, mean [95 % interval]; the cost to reach the requested accuracy "
+    "is of those runs of n that reached it.",
+    columns=["group", "n", "disturbed", *columns, "reached"],
+)
 
 # %% tags=["report"]
 from dr_lib.scenarios import figures as scenarios
@@ -198,18 +190,7 @@ page.figure(
 )
 
 # %% tags=["report"]
-parts = timed
-if "process_s" in timed:
-    parts = timed.assign(papermill_s=timed["process_s"] - timed["wall_s"])
-columns = [
-    name for name in ("papermill_s", "setup_s", "train_s", "process_cpu_s") if name in parts
-]
-by_framework = parts.groupby("framework")
-medians = by_framework[columns].median().assign(n=by_framework.size()).reset_index()
-page.table(medians, "overhead", "Time that a headless run takes besides training, medians.")
-
-# %% tags=["report"]
-page.energy(timed, keys, g_per_kwh)
+page.energy(selection, g_per_kwh)
 
 # %% [markdown] tags=["heading"]
 # ## Analyse · Analisar
@@ -253,44 +234,7 @@ else:
     )
 
 # %% tags=["report"]
-from dr_lib.scenarios.costs import BRL_PER_USD, cost_to_reach, fit_overhead
-
-sums = []
-overhead_s = 0.0
-is_priced = (timed["cost_usd"] > 0).any()
-if bill_usd and not is_priced:
-    raise SystemExit("a bill is for runs with a price: name their machine by instance")
-if is_priced:
-    # a bill is for runs that are not timed, too
-    paid = price_runs(selection.finished, instance)
-    formula_usd = paid["formula_usd"].sum()
-    words = say("The formula, price x training, gives {} USD or {} BRL.")
-    formula_brl = page.number(formula_usd * BRL_PER_USD)
-    sums.append(words.format(page.number(formula_usd), formula_brl))
-    if bill_usd:
-        overhead_s = fit_overhead(paid, bill_usd)
-        words = say("A bill of {} USD implies {} s of overhead per run.")
-        sums.append(words.format(page.number(bill_usd), page.number(overhead_s)))
-        timed = price_runs(timed, instance, overhead_s=overhead_s)
-    page.findings(sums)
-    looked = timed.to_dict("records")
-    reach_usd = [cost_to_reach(row, accuracy, overhead_s) for row in looked]
-    by_scenario = timed.assign(cost_to_reach_usd=reach_usd).groupby(keys)
-    means = by_scenario[["cost_usd", "cost_per_epoch_usd", "cost_to_reach_usd"]].mean()
-    means = means.assign(reached=by_scenario["cost_to_reach_usd"].count())
-    means = means.assign(n=by_scenario.size())
-    page.table(
-        means.reset_index(),
-        "costs",
-        "Mean cost per run, per epoch, and to reach the requested accuracy, of those runs of n that"
-        " reached it.",
-        own=keys,
-    )
-
-# %% tags=["report"]
 if published:
-    finished = price_runs(selection.finished, instance)
-    priced = selection._replace(timed=timed, finished=finished)
     show_claims(page, judge_claims("C", priced))
 
 # %% [markdown]

@@ -273,26 +273,27 @@ for name, batch in trainings:
 # %% [markdown]
 # ## Result
 #
-# The table shows the final accuracy and the time until each accuracy was first reached. Notebook 41
-# draws the paper's figures from such rows and judges its claims.
+# Notebook 41 draws the paper's figures from such rows and judges its claims.
 
 # %%
-from dr_lib.mnist.epochs import compare_like_for_like, tabulate_accuracies
-from dr_lib.report.groups import select_runs
+from dr_lib import groups
 from dr_lib.runs.row import read_row
 
-varied = ("framework", "implementation", "batch_size", "learning_rate", "backend")
+of_one_batch = ["framework", "learning_rate"]
 rows = pd.DataFrame([read_row(path) for path in paths])
-timed = select_runs(rows, may_differ=varied).timed
-tabulate_accuracies(timed).round(2)
+selection = groups.select_runs(rows, may_differ=of_one_batch)
+table = groups.tabulate_groups(selection, ["steady_epoch_s", "train_s"])
+table.filter(["group", "n", "steady_epoch_s", "train_s", "metric_accuracy_test"]).round(2)
 
 # %% [markdown]
 # ## What this shows
 
 # %%
-compared = compare_like_for_like(timed)
+compared = groups.compare_groups(selection, "steady_epoch_s")
 for row in compared.itertuples():
-    print(f"{row.line} is {row.times_as_fast:.3g} times as fast as {row.reference}, per epoch")
+    print(
+        f"an epoch of {row.slower} takes {row.times_as_long:.3g} times as long as {row.faster}"
+    )
 if compared.empty:
     print("only one implementation was trained; compare it with other rows in notebook 41")
 

@@ -14,7 +14,7 @@
 
 # %% tags=["parameters"]
 # rows
-runs: str = "papermill_runs/mnist_cuda"  # folders with rows, separated by commas
+runs: str = "papermill_runs/adhoc,papermill_runs/mnist_cuda"  # with rows
 pool: str = ""  # columns that tell no groups apart, such as driver, comma separated
 only: str = ""  # rows to choose by their values, written as docs/studies.md shows
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
@@ -89,7 +89,7 @@ rows = open_rows(
     PAPERS["D"],
     runs,
     root,
-    default="papermill_runs/mnist_cuda",
+    default="papermill_runs/adhoc,papermill_runs/mnist_cuda",
     pool=pool,
     only=only,
     exclude=exclude,
@@ -97,7 +97,6 @@ rows = open_rows(
 selection = rows.selection
 timed = selection.timed
 page = Page(out, lang)
-say = page.say
 print(f"{len(rows.table)} rows, {len(timed)} of them timed")
 
 # %%
@@ -113,10 +112,10 @@ page.title(
 # %% [markdown]
 # ## Method
 #
-# The clock of an epoch runs while the network trains and stops while it is tested. Two training
-# runs on the same host with the same batch size are compared by the time of an epoch. Different
-# batch sizes can only be compared by the time to reach an accuracy, because an epoch with larger
-# batches has fewer steps and learns less.
+# The clock of an epoch runs while the network trains and stops while it is tested. Groups with one
+# batch size are compared by the time of an epoch from the second on. Different batch sizes can only
+# be compared by the time to reach an accuracy, because an epoch with larger batches has fewer steps
+# and learns less.
 
 # %% [markdown] tags=["heading"]
 # ## Result · Resultado
@@ -148,29 +147,28 @@ except NoRunsError as error:
     print(error)
 
 # %% tags=["report"]
-from dr_lib.mnist.epochs import compare_like_for_like, tabulate_accuracies
+from dr_lib import groups
+from dr_lib.mnist.epochs import list_runs
 
-accuracies = tabulate_accuracies(timed)
-compared = compare_like_for_like(timed)
-
-
-def name_lines(table):
-    """Name what ran in the page's language."""
-    named = table.copy()
-    for column in table.columns.intersection(["line", "reference"]):
-        named[column] = [mnist.name_line(line, say) for line in table[column]]
-    return named
-
-
+# named as the lines of the figures; those of one batch size have a ratio
+lines = list_runs(timed)
+lines["group"] = [mnist.name_line(line, page.say) for line in lines["line"]]
+of_one_batch = ["framework", "learning_rate"]
+named = selection._replace(timed=lines, finished=lines, varied=of_one_batch)
+table = groups.tabulate_groups(named, ["steady_epoch_s", "train_s"])
+ratios = groups.compare_groups(named, "steady_epoch_s")
 page.table(
-    name_lines(accuracies),
-    "accuracies",
-    "Final test accuracy, and median time to reach 90, 95 and 97 % [fastest, slowest].",
+    table,
+    "groups",
+    "Time of an epoch and of the training, and test accuracy, mean [95 % interval].",
+    columns=["group", "n", "sessions", "disturbed", "steady_epoch_s", "train_s"]
+    + ["metric_accuracy_test"],
 )
 page.table(
-    name_lines(compared),
-    "like_for_like",
-    "Speed relative to Keras per epoch, on the same host with the same batch size [95 % interval].",
+    ratios,
+    "ratios",
+    "Times of an epoch of each two groups with one batch size [95 % interval, 90 % of scores].",
+    columns=["slower", "faster", "n", "times_as_long", "differs_in", "score_difference"],
 )
 
 # %% tags=["report"]
@@ -185,49 +183,12 @@ if published:
 # ## What this shows
 
 # %% tags=["answer"]
-import pandas as pd
+from dr_lib import answer_training
+from dr_lib.report.means import plot_ratios
 
-from dr_lib.numbers import write_span
-from dr_lib.report.answer import Answer, Number, list_limits, say_rests
-from dr_lib.report.means import Mean, plot_means
-from dr_lib.report.style import OURS
-from dr_lib.statistics.intervals import Interval
-
-sentences = []
-numbers = []
-means = []
-for _, row in compared.iterrows():
-    ours = mnist.name_line(row["line"], say)
-    words = say("{} is {} times as fast as {}, per epoch, with the same batch size.")
-    low, high = (row.get(f"times_as_fast{end}", float("nan")) for end in ("_low", "_high"))
-    if pd.isna(low):
-        words = say("Too few runs to say how {} and {} compare.")
-        sentences.append(words.format(ours, mnist.name_line(row["reference"], say)))
-        continue
-    if low <= 1 <= high:
-        words = say("{} is {} times as fast as {}, per epoch, and may be as fast.")
-    times, _, bounds = write_span(row, "times_as_fast", lang).partition(" ")
-    keras = mnist.name_line(row["reference"], say)
-    sentences.append(words.format(ours, times, keras))
-    numbers.append(Number(ours, f"{times} x", bounds, say("times as fast as {}").format(keras)))
-    interval = Interval(row["times_as_fast"], low, high, row["n"])
-    means.append(Mean(f"{ours}\nn = {row['n']}", interval, OURS))
-nothing = say("No training has been timed yet.")
-if len(timed):
-    nothing = say("No host trained CUDA C and Keras with one batch size: no speed is compared.")
-answer = Answer(
-    (sentences or [nothing])[0],
-    numbers[:2],
-    sentences[1:],
-    list_limits(timed, say),
-    say_rests(timed, say, lang) if len(timed) else "",
-)
-figure = plot_means({say("times as fast as Keras"): means}, lang, unit="x") if means else None
-words = (
-    "How many times as fast as Keras an epoch is, on the same host with the same batch size "
-    "[95 % interval]."
-)
-page.answer(answer, figure, "speed", words)
+answer = answer_training(named, table, ratios, lang, column="steady_epoch_s", published=False)
+words = "How many times as long an epoch takes, with one batch size: mean and 95 % interval."
+page.answer(answer, plot_ratios(ratios, lang), "ratios", words)
 
 # %% [markdown] tags=["heading"]
 # ## Limits · Limites

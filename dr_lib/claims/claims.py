@@ -170,20 +170,3 @@ def list_printed(paper: str) -> pd.DataFrame:
             row["authors"] = PAPERS[paper].authors
             rows.append(row)
     return pd.DataFrame(rows)
-
-
-def count_claims() -> pd.DataFrame:
-    """Count the claims that rows can judge.
-
-    Returns:
-        A row per `paper` and hardware: `judged_by`, the notebooks whose rows do, `studies`, which
-        make them, `on`, any hardware or the paper's, and `claims`.
-    """
-    lines = []
-    for claim in read_claims():
-        if not claim.not_testable:
-            numbers = ", ".join(name[:2] for name in PAPERS[claim.paper].notebooks)
-            on = "any hardware" if claim.is_anywhere else "the paper's hardware"
-            lines.append((claim.paper, numbers, ", ".join(PAPERS[claim.paper].studies), on))
-    table = pd.DataFrame(lines, columns=["paper", "judged_by", "studies", "on"])
-    return table.value_counts(sort=False).rename("claims").sort_index().reset_index()

@@ -8,34 +8,27 @@ from dr_lib.options import PATH
 
 
 @click.command()
-@click.argument("folders", type=PATH, nargs=-1)
+@click.argument("folders", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, help="CSV to write, one row per claim, with reasons")
 @click.option("--pool", default="", help="columns that tell no groups apart, such as driver")
-@click.option("--only", default="", help="values of the rows to choose, such as epochs=20")
+@click.option("--only", default="", help="rows to choose, such as epochs == 20")
 def claims(folders: tuple[Path, ...], out: Path | None, pool: str, only: str) -> None:
-    """List every claim of the papers with its verdict from the rows below the folders. Without a
-    folder, count the claims.
-    """
+    """List every claim of the papers with its verdict from the rows below the folders."""
     import pandas as pd
 
-    from dr_lib.claims.claims import count_claims
     from dr_lib.claims.papers import PAPERS
     from dr_lib.claims.verdicts import VERDICTS, judge_claims
     from dr_lib.numbers import write_span
-    from dr_lib.report.groups import list_faults, list_pooled
-    from dr_lib.report.rows import choose_rows, list_paper_rows, select_paper
+    from dr_lib.report.groups import list_pooled, select_runs
+    from dr_lib.report.rows import choose_rows, list_paper_rows
     from dr_lib.runs.row import read_runs
 
-    if not folders:
-        header = ["paper", "judged by notebook", "rows of", "on", "claims"]
-        for line in (header, ["---"] * 5, *count_claims().astype(str).to_numpy()):
-            click.echo(f"| {' | '.join(line)} |")
-        return
     runs = choose_rows(read_runs(*folders), only)
     pooled = list_pooled(pool, runs)
     tables = []
     for name, paper in PAPERS.items():
-        selection = select_paper(paper, list_paper_rows(paper, runs), folders, pool=pooled)
+        rows = list_paper_rows(paper, runs)
+        selection = select_runs(rows, pool=pooled, may_differ=paper.may_differ)
         tables.append(judge_claims(name, selection).sort_index())
     table = pd.concat(tables, ignore_index=True)
     shown = table[table["verdict"].isin(VERDICTS[:4])]
@@ -45,7 +38,5 @@ def claims(folders: tuple[Path, ...], out: Path | None, pool: str, only: str) ->
         click.echo(shown.assign(ours=ours)[columns].to_string(index=False))
     counts = table["verdict"].value_counts()
     click.echo(", ".join(f"{verdict} {counts[verdict]}" for verdict in counts.index))
-    for fault in list_faults(runs):
-        click.echo(fault)
     if out:
         table.to_csv(out, index=False)

@@ -17,7 +17,7 @@ PAPERS = {
         ("21_export_quantize", "22_serve_and_load"),
         ("exports", "serving_sagemaker"),
         design={"model": 2},
-        select="dr_lib.serving.costs:select_loads",
+        derive="dr_lib.serving.costs:add_usd_per_million",
     ),
     "C": Paper(
         "Moura Filho and Sousa",

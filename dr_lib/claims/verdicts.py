@@ -15,7 +15,14 @@ import pandas as pd
 
 from dr_lib.claims.claims import MACHINE, Claim, read_claims
 from dr_lib.claims.papers import PAPERS
-from dr_lib.report.groups import STACK, Selection, compare_models, measure, write_levels
+from dr_lib.report.groups import (
+    STACK,
+    Selection,
+    choose_metric,
+    compare_models,
+    measure,
+    write_levels,
+)
 from dr_lib.report.rows import load
 from dr_lib.runs import schema
 from dr_lib.statistics.equivalence import is_equivalent
@@ -370,8 +377,8 @@ def judge_models(a: pd.DataFrame, b: pd.DataFrame) -> tuple[str, str]:
     """Say whether what two machines trained is not comparable or undecided, and how it compares;
     nothing of equal models, which alone have times to compare.
     """
-    metric = "accuracy" if "framework" in a and a["framework"].notna().any() else "auc"
-    value, low, high, n = difference = compare_models(a, b, metric)
+    metric = choose_metric(a)
+    value, low, high, n = difference = compare_models(a, b)
     if not n:
         return "not comparable", f"test {metric} not measured"
     words = f"test {metric} differs by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"

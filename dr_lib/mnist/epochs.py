@@ -1,18 +1,14 @@
-"""Epochs of paper D's runs: their table, the time to each accuracy, and comparisons at equal batch.
+"""Epochs of paper D's runs: their table, and the time to each accuracy.
 
 A row of a run holds the seconds of each epoch, `epoch_s`, and the accuracy after it,
 `epoch_accuracy`.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-
-from dr_lib.report.groups import measure
-from dr_lib.statistics.intervals import Interval, tabulate
 
 IMPLEMENTATIONS = {  # in the order of the legends
     "keras_tensorflow": "Keras / TensorFlow",
@@ -105,65 +101,16 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
     return timed.join(added)
 
 
-def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
-    """Make one row per line: its trainings, their accuracy, and the time to 90, 95 and 97 %.
-
-    Returns:
-        `line`, `n` trainings, `epochs`, `accuracy_percent` at the end, and for each of LEVELS the
-        median time with the fastest training in _low and the slowest in _high; NaN where it was not
-        reached.
-    """
-    rows = []
-    for line, runs in add_accuracy_columns(list_runs(timed)).groupby("line", sort=False):
-        row = {
-            "line": line,
-            "n": len(runs),
-            "epochs": runs["epoch_s"].map(len).max(),
-            "accuracy_percent": 100 * runs["metric_accuracy_test"].mean(),
-        }
-        for name in LEVELS:
-            seconds = runs[name]
-            row[name] = Interval(seconds.median(), seconds.min(), seconds.max(), len(runs))
-        rows.append(row)
-    return tabulate(rows).replace(np.inf, np.nan)
-
-
-def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
-    """Compute how many times as fast as Keras CUDA C is, on the same host with the same batch.
-
-    Args:
-        timed: timed rows of a `Selection`, with `steady_epoch_s`.
-
-    Returns:
-        A row per pair, the fastest first: `line` and `reference`, `batch_size`, `times_as_fast` by
-        the time of an epoch from the second on, with the bounds of its 95 % interval in _low and
-        _high where there are three pairs, `n` of them.
-    """
-    rows = []
-    for (_, batch_size), near in list_runs(timed).groupby(["host", "batch_size"], sort=False):
-        lines = near.groupby(["framework", "line"], sort=False)
-        for (ours, line), (theirs, reference) in itertools.permutations(lines.groups, 2):
-            if (ours, theirs) != ("cuda", "keras"):
-                continue
-            groups = lines.get_group((theirs, reference)), lines.get_group((ours, line))
-            ratio = measure("steady_epoch_s", *groups)
-            row = {
-                "line": line,
-                "reference": reference,
-                "batch_size": int(batch_size),
-                "times_as_fast": ratio,
-                "n": ratio.n,
-            }
-            rows.append(row)
-    return tabulate(sorted(rows, key=lambda row: -row["times_as_fast"].value))
-
-
 def _name_lines(timed: pd.DataFrame) -> pd.Series:
-    """Name implementation, batch and accelerator, or the whole environment if that is ambiguous."""
+    """Name implementation, batch and accelerator; the environment, or all that tells groups apart,
+    where that is ambiguous.
+    """
     names = timed["implementation"].replace(IMPLEMENTATIONS)
     on_cpu = timed["implementation"].replace(IMPLEMENTATIONS | CPU_BUILDS)
     names = names.mask(timed["accelerator"] == "cpu", on_cpu)
     names += ", batch " + timed["batch_size"].map("{:g}".format) + ", "
-    short = names + timed["accelerator"].replace("cpu", "CPU")
-    is_unclear = timed["environment"].groupby(short).transform("nunique") > 1
-    return short.mask(is_unclear, names + timed["environment"])
+    lines = names + timed["accelerator"].replace("cpu", "CPU")
+    for longer in (names + timed["environment"], timed["group"]):
+        is_unclear = timed["group"].groupby(lines).transform("nunique") > 1
+        lines = lines.mask(is_unclear, longer)
+    return lines

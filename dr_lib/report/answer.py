@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from dr_lib.numbers import write_days, write_interval
+from dr_lib.numbers import write_days, write_span
 from dr_lib.report.figures import is_paper_work
 from dr_lib.report.groups import Selection
 from dr_lib.report.means import write_times
@@ -68,15 +67,17 @@ def answer_training(
     ratios: pd.DataFrame,
     lang: str = "en",
     *,
+    column: str = "train_s",
     published: bool = True,
 ) -> Answer:
-    """Answer how long one training takes, in two groups where both did the same work.
+    """Answer how long one training takes, or an epoch, in two groups where both did the same work.
 
     Args:
         selection: of the rows.
         groups: of `tabulate_groups`.
         ratios: of `compare_groups`.
         lang: en or pt.
+        column: of the times: train_s, or steady_epoch_s.
         published: the rows are compared with paper A.
 
     Example:
@@ -97,22 +98,23 @@ def answer_training(
             sentence = words.format("; ".join(sorted(reasons)))
         return Answer(sentence)
     limits = list_limits(timed, say, is_other_work=published and not is_paper_work(timed).any())
-    shown = groups.dropna(subset=["train_s"]).iloc[::-1]
+    shown = groups.dropna(subset=[column]).iloc[::-1]
     if len(ratios):  # the most unlike two that did the same work
         widest = ratios.iloc[0]
         shown = shown.set_index("group").loc[[widest["faster"], widest["slower"]]].reset_index()
     numbers = []
     for _, row in shown.head(2).iterrows():
-        mean, bounds = write_times(row, lang)
+        mean, bounds = write_times(row, column, lang)
         note = say("n = {}, sessions: {}").format(row["n"], row["sessions"])
         numbers.append(Number(row["group"], mean, bounds, note))
     words = say("One training takes {} on {}.")
+    if column == "steady_epoch_s":
+        words = say("One epoch takes {} on {}.")
     sentence = words.format(numbers[0].text, numbers[0].heading)
     if len(ratios):
-        ratio = widest[["times_as_long", "times_as_long_low", "times_as_long_high"]]
-        sentence += " " + answer_ratio(numbers[1].heading, ratio, say, lang)
+        sentence += " " + answer_ratio(widest, say, lang)
         limits.append(say("The two differ in: {}.").format(widest["differs_in"]))
-        bounds = [widest["auc_difference_low"], widest["auc_difference_high"]]
+        bounds = [widest["score_difference_low"], widest["score_difference_high"]]
         if not is_equivalent(Interval(0, *bounds, 0)):
             limits.append(say("Their models are not shown to be equal."))
     elif len(shown) > 1:
@@ -127,24 +129,21 @@ def say_rests(timed: pd.DataFrame, say: Callable[[str], str], lang: str) -> str:
     return words.format(timed["run_id"].nunique(), timed["session"].nunique(), days)
 
 
-def answer_ratio(
-    slower: str, ratio: Sequence[float], say: Callable[[str], str], lang: str
-) -> str:
-    """Say how many times as long the slower of two takes, if the interval tells them apart.
+def answer_ratio(ratio: pd.Series, say: Callable[[str], str], lang: str) -> str:
+    """Say how many times as long the slower of two groups takes, and whether they may be equal.
 
     Args:
-        slower: its name.
-        ratio: value, lower and upper bound.
+        ratio: a row of `compare_groups`.
         say: translates.
         lang: en or pt.
     """
-    value, low, high = ratio
     words = say("On {} it takes {} times as long.")
-    if not np.isfinite(low):
-        words = say("On {} it takes {} times as long; too few runs bound this.")
-    elif low <= 1 <= high:
+    if ratio["times_as_long_low"] <= 1 <= ratio["times_as_long_high"]:
         words = say("On {} it takes {} times as long, and may take equally long.")
-    return words.format(slower, write_interval(value, low, high, lang))
+    value = write_span(ratio, "times_as_long", lang)
+    if isinstance(why := ratio.get("times_as_long_scope"), str) and why:
+        value = f"{value} ({say(why)})"
+    return words.format(ratio["slower"], value)
 
 
 def list_limits(

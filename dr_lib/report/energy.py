@@ -3,13 +3,12 @@
 Processors, memory, disks, power supplies and cooling come on top.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
-from dr_lib.report.groups import measure
-from dr_lib.statistics.intervals import tabulate
+from dr_lib.report.groups import Selection, tabulate_groups
+
+ENERGIES = "energy_j joules_per_image joules_per_epoch joules_per_prediction gco2".split()
 
 
 def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFrame:
@@ -47,21 +46,12 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
     )
 
 
-def summarise_energy(
-    runs: pd.DataFrame, keys: Sequence[str], *, g_per_kwh: float = 0.0
-) -> pd.DataFrame:
-    """Summarise the energy of runs of one kind: the mean of each quantity with its 95 % interval.
-
-    Returns:
-        A row per kind (`keys`): `n` runs that were measured, and what `measure_energy` adds, but
-        columns in which nothing is known. Empty where nothing was measured.
+def tabulate_energy(selection: Selection, *, g_per_kwh: float = 0.0) -> pd.DataFrame:
+    """Tabulate what the GPUs of each group's runs used, see `measure_energy` and
+    `tabulate_groups`; runs that were not measured have no line.
     """
-    if runs.empty:
-        return pd.DataFrame()
-    measured = measure_energy(runs, g_per_kwh=g_per_kwh).dropna(subset=["energy_j"])
-    energies = "energy_j joules_per_image joules_per_epoch joules_per_prediction gco2".split()
-    rows = []
-    for key, kind in measured.groupby(list(keys), sort=False, dropna=False):
-        means = {name: measure(name, kind) for name in energies}
-        rows.append({**dict(zip(keys, key, strict=True)), "n": len(kind), **means})
-    return tabulate(rows).dropna(axis=1, how="all")
+    if selection.timed.empty:
+        return selection.timed
+    measured = measure_energy(selection.timed, g_per_kwh=g_per_kwh).dropna(subset=["energy_j"])
+    counted = selection._replace(timed=measured, finished=measured)
+    return tabulate_groups(counted, ENERGIES)

@@ -1,4 +1,4 @@
-"""Draw trainings: their history, their time by hardware (figure 1 of paper A)."""
+"""Draw trainings: their time by hardware (figure 1 of paper A), their speed by batch, history."""
 
 from collections.abc import Callable
 from textwrap import fill
@@ -6,7 +6,7 @@ from textwrap import fill
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from dr_lib.report.groups import measure
 from dr_lib.report.means import Mean, plot_means
@@ -18,6 +18,7 @@ from dr_lib.report.style import (
     choose_words,
     name,
     open_panels,
+    space_ticks,
 )
 from dr_lib.statistics.intervals import Interval
 
@@ -27,6 +28,7 @@ PAPER_WORK = {
     "epochs": 200,
     "data_kind": "photographs",
 }
+STYLES = {"paper": "--", "plain": ":"}  # of modes
 
 
 def is_paper_work(rows: pd.DataFrame) -> pd.Series:
@@ -66,19 +68,68 @@ def plot_training_time(
         rows = timed[timed["group"] == group]
         count = say("n = {}, sessions: {}").format(len(rows), rows["session"].nunique())
         panel = _name_work(rows.iloc[0], say)
+        label = rows["system"].iloc[0]
         if published is not None and is_paper_work(rows).all():  # the paper's, as we read it
             count = f"{name(PAPER_WORK['model'])}; {count}"
             panel = theirs
-        accelerator = rows["accelerator"].iloc[0][:3].lower()
+            label = group
         mean = Mean(
-            f"{fill(rows['system'].iloc[0], 30)}\n{count}",
+            f"{fill(label, 30)}\n{count}",
             measure("train_s", rows),
-            ACCELERATOR_COLOURS.get(accelerator, ACCELERATOR_COLOURS["gpu"]),
+            _find_colour(rows),
             rows["train_s"],
             rows["disturbed"],
         )
         panels.setdefault(panel, []).append(mean)
     return plot_means(panels, lang)
+
+
+def plot_throughput(timed: pd.DataFrame, lang: str = "en") -> Figure:
+    """Draw the photographs a second of a steady epoch against the batch, a line for groups that
+    differ in it alone; nothing where all batches are of one size.
+
+    Args:
+        timed: timed rows of a `Selection`.
+        lang: en, or pt with decimal commas.
+    """
+    if timed.reindex(columns=["batch_size"])["batch_size"].nunique() < 2:
+        return Figure()
+    say = choose_words(lang)
+    figure, (ax,) = open_panels(1, heights=3.6)
+    # the name of a group without its batch
+    names = timed["group"].str.replace(r", (batch|step) size \d+", "", regex=True)
+    lines = []
+    for number, (line, rows) in enumerate(timed.groupby(names)):
+        points = {
+            batch: measure("images_per_s", some) for batch, some in rows.groupby("batch_size")
+        }
+        batches = np.array([*points]) * 1.03**number  # intervals side by side
+        values, lows, highs, *_ = zip(*points.values(), strict=True)
+        colour = _find_colour(rows)
+        style = STYLES.get(rows["mode"].iloc[0], "-")
+        ax.vlines(batches, lows, highs, color=colour, lw=2.4)
+        ax.plot(batches, values, f"o{style}", color=colour, lw=1.2, ms=4)
+        lines.append((values[-1], batches[-1], line, colour))
+    ax.set(xscale="log", yscale="log")
+    ax.set(xlabel=say("batch size"), ylabel=say("photographs a second"))
+    space_ticks(ax, lang, "y")
+    ticks = sorted(timed["batch_size"].unique())
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+    ax.xaxis.set_minor_locator(NullLocator())
+    low, high = np.log(ax.get_ylim())
+    place = np.inf
+    for value, batch, line, colour in sorted(lines, reverse=True):
+        place = min(place - 0.07 * (high - low), np.log(value))  # words below each other
+        ax.annotate(
+            line,
+            (batch, value),
+            (1.02, np.exp(place)),
+            color=colour,
+            va="center",
+            textcoords=ax.get_yaxis_transform(),
+            annotation_clip=False,
+        )
+    return figure
 
 
 def plot_history(history: pd.DataFrame, kind: str) -> Figure:
@@ -106,6 +157,12 @@ def plot_history(history: pd.DataFrame, kind: str) -> Figure:
         ax.set_ylabel({"auc": "AUC"}.get(metric, metric))
     figure.supxlabel(f"epoch; {kind}", color=MUTED, fontsize=9)
     return figure
+
+
+def _find_colour(rows: pd.DataFrame) -> str:
+    """Find the colour of a group's accelerator."""
+    kind = rows["accelerator"].iloc[0][:3].lower()
+    return ACCELERATOR_COLOURS.get(kind, ACCELERATOR_COLOURS["gpu"])
 
 
 def _name_work(row: pd.Series, say: Callable[[str], str]) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
+from dr_lib.report.style import name as write_name
 from dr_lib.runs import schema
 from dr_lib.statistics import times
 from dr_lib.statistics.equivalence import compare_scores
@@ -126,14 +127,6 @@ def find_faults(runs: pd.DataFrame) -> pd.Series:
     return faults.mask(is_ok & (seconds <= 0).any(axis=1), NO_TIME)
 
 
-def list_faults(runs: pd.DataFrame) -> list[str]:
-    """List rows that do not count because they are copies, or hold no time."""
-    faults = find_faults(runs)
-    faults = faults[faults.isin([COPY, NO_TIME])]
-    names = runs.get("file", runs["run_id"])
-    return [f"{names[index]}: {fault}" for index, fault in faults.items()]
-
-
 def list_pooled(names: str, runs: pd.DataFrame) -> list[str]:
     """List the columns that a user pools, separated by commas; each has to be one of the rows."""
     columns = [name.strip() for name in names.split(",") if name.strip()]
@@ -168,17 +161,19 @@ def list_different(*sides: pd.DataFrame) -> list[str]:
 
 
 def describe_difference(*sides: pd.DataFrame) -> str:
-    """Describe in what groups differ: the hardware, columns with few levels, versions."""
+    """Describe in what groups differ: hardware, versions, else columns with their levels."""
     levels = write_levels(pd.concat(sides))
     words = []
     for name in list_different(*sides):
         if name in schema.HARDWARE:
             words.append("hardware")
-        elif name in schema.VERSIONS or name.endswith("sha256"):
-            words.append(name)
+        elif name in schema.VERSIONS:
+            words.append("versions")
+        elif name.endswith("sha256"):
+            words.append(_write_column(name))
         else:
             each = sorted(level or "–" for level in levels[name].unique())
-            words.append(f"{name} ({', '.join(each)})")
+            words.append(f"{_write_column(name)} ({', '.join(each)})")
     if pd.concat(sides).reindex(columns=["cold"])["cold"].eq(True).nunique() > 1:
         words.append("cold")
     return "; ".join(dict.fromkeys(words))
@@ -283,7 +278,7 @@ def compare_groups(selection: Selection, column: str) -> pd.DataFrame:
 
     Returns:
         A row per pair, the most unlike first: the `slower`, the `faster` one, `n` of what the ratio
-        rests on, `times_as_long` with bounds, `differs_in`, and `auc_difference` of their models
+        rests on, `times_as_long` with bounds, `differs_in`, and `score_difference` of their models
         with the bounds of its 90 % interval.
     """
     if column not in selection.timed:
@@ -296,7 +291,9 @@ def compare_groups(selection: Selection, column: str) -> pd.DataFrame:
         different = list_different(slow, fast)
         work = [name for name in different if name in schema.WORK]
         is_factor = set(work) <= set(selection.varied)
-        if not is_factor or (work and len(different) > len(work)):
+        # a framework brings its own stack
+        is_alone = not work or len(different) == len(work) or "framework" in work
+        if not (is_factor and is_alone):
             continue
         ratio = measure(column, slow, fast)
         line = {
@@ -305,7 +302,7 @@ def compare_groups(selection: Selection, column: str) -> pd.DataFrame:
             "n": ratio.n,
             "times_as_long": ratio,
             "differs_in": describe_difference(slow, fast),
-            "auc_difference": compare_models(slow, fast),
+            "score_difference": compare_models(slow, fast),
         }
         lines.append(line)
     if not lines:
@@ -314,13 +311,20 @@ def compare_groups(selection: Selection, column: str) -> pd.DataFrame:
     return table.sort_values("times_as_long", ascending=False, ignore_index=True, kind="stable")
 
 
-def compare_models(a: pd.DataFrame, b: pd.DataFrame, metric: str = "auc") -> Interval:
-    """Estimate the difference of two groups' mean test scores with its 90 % interval."""
-    column = f"metric_{metric}_test"
+def compare_models(a: pd.DataFrame, b: pd.DataFrame) -> Interval:
+    """Estimate the difference of two groups' mean test scores with its 90 % interval: of the AUC,
+    or of the accuracy of papers C and D.
+    """
+    column = f"metric_{choose_metric(a)}_test"
     sides = [
         side.reindex(columns=["seed", column]).set_index("seed")[column] for side in (a, b)
     ]
     return compare_scores(*sides)
+
+
+def choose_metric(rows: pd.DataFrame) -> str:
+    """Choose the score of models: the accuracy of papers C and D, which have frameworks."""
+    return "accuracy" if "framework" in rows and rows["framework"].notna().any() else "auc"
 
 
 def name_sessions(rows: pd.DataFrame) -> pd.Series:
@@ -340,6 +344,9 @@ def _name_groups(
 ) -> pd.DataFrame:
     """Add the names of groups and sessions, and the number by which runs are paired."""
     nothing = pd.Series("", finished.index)
+    for column in levels.filter(like="sha256"):  # nobody reads a hash: code 1, code 2
+        numbers, _ = levels[column].factorize(sort=True)
+        levels = levels.assign(**{column: (numbers + 1).astype(str)})
     machine = _name_machines(levels)
     mode = finished.reindex(columns=["mode"])["mode"].astype(object)  # of trainings alone
     environment = machine.where(mode.fillna("paper") == "paper", machine + ", " + mode)
@@ -375,19 +382,22 @@ def _tell_apart(
 
 
 def _label(column: str, level: str) -> str:
-    """Write a level as a name does: mobilenet, but batch_size 32."""
-    if column.endswith("sha256"):
-        level = level[:8]
-    if level.isidentifier() and level not in ("True", "False") and "sha256" not in column:
-        return level
-    return f"{column} {level or '–'}"
+    """Write a level as a name does: MobileNet, but batch size 32."""
+    if level.isidentifier() and level not in ("True", "False"):
+        return write_name(level)
+    return f"{_write_column(column)} {level or '–'}"
+
+
+def _write_column(column: str) -> str:
+    """Write the name of a column: batch size, and code of code_sha256."""
+    return column.removesuffix("_sha256").replace("_", " ")
 
 
 def _name_machines(levels: pd.DataFrame) -> pd.Series:
     """Name machines by platform and device; by instance or processor where several have these."""
     known = levels.reindex(columns=[*schema.HARDWARE], fill_value="")
     count = (known["num_accelerators"] + " x ").replace({"0 x ": "", "1 x ": "", " x ": ""})
-    platform = (known["platform"] + ", ").replace("local, ", "")
+    platform = (known["platform"].map(write_name) + ", ").replace("local, ", "")
     machine = platform + (count + known["accelerator"]).replace("cpu", "CPU")
     cpus = known["cpu_quota"].where(known["cpu_quota"] != "", known["num_cpus"])
     processor = known["cpu"] + (" x " + cpus).where(cpus != "", "")
@@ -403,14 +413,18 @@ def _find_factors(
     """Find what every study varies by scenario, but what follows from the paper's factors."""
     if finished.empty or not {"study", "scenario"} <= set(finished):
         return []
+    study = finished["study"]
+    scenario = [study, finished["scenario"]]
     by = [levels[name] for name in may_differ if name in levels]
     by += [finished["platform"], finished["accelerator"]]
     factors = []
-    for name in [name for name in levels if name not in (*schema.HARDWARE, *schema.VERSIONS)]:
-        varies = levels[name].groupby(finished["study"]).nunique().gt(1).all()
-        scenario = [finished["study"], finished["scenario"]]
-        is_own = varies and levels[name].groupby(scenario).nunique().eq(1).all()
-        if is_own and name not in may_differ and levels[name].groupby(by).nunique().gt(1).any():
+    for name in levels.columns.difference(
+        [*may_differ, *schema.HARDWARE, *schema.VERSIONS], sort=False
+    ):
+        level = levels[name]
+        is_own = level.groupby(scenario).nunique().eq(1).all()
+        varies = level.groupby(study).nunique().gt(1).all()
+        if is_own and varies and level.groupby(by).nunique().gt(1).any():
             factors.append(name)
-            by.append(levels[name])
+            by.append(level)
     return factors

@@ -1,14 +1,23 @@
 """Draw means over their single values, equal work on one axis and other work on its own."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dr_lib.numbers import write_interval, write_number
-from dr_lib.report.style import MUTED, draw_runs, open_panels, space_ticks, use_commas
+from dr_lib.numbers import write_interval
+from dr_lib.report.style import (
+    MUTED,
+    OURS,
+    choose_words,
+    draw_runs,
+    open_panels,
+    space_ticks,
+    use_commas,
+)
 from dr_lib.statistics.intervals import Interval
 
 UNITS = {"s": 1, "min": 60, "h": 3600}
@@ -25,10 +34,10 @@ class Mean(NamedTuple):
     disturbed: pd.Series = pd.Series(dtype=bool)
 
 
-def write_times(row: pd.Series, lang: str) -> tuple[str, str]:
-    """Write the training time of a row, and its bounds in brackets, in the unit that suits it."""
-    unit = choose_unit(row["train_s"])
-    times = [row[f"train_s{end}"] / UNITS[unit] for end in ("", "_low", "_high")]
+def write_times(row: pd.Series, column: str, lang: str) -> tuple[str, str]:
+    """Write a time of a row, and its bounds in brackets, in the unit that suits it."""
+    unit = choose_unit(row[column])
+    times = [row[f"{column}{end}"] / UNITS[unit] for end in ("", "_low", "_high")]
     mean, _, text = write_interval(*times, lang).partition(" [")
     return f"{mean} {unit}", text and f"[{text}"
 
@@ -36,6 +45,17 @@ def write_times(row: pd.Series, lang: str) -> tuple[str, str]:
 def choose_unit(seconds: float) -> str:
     """Choose the largest unit in which a time is two or more, else seconds."""
     return next((unit for unit in ("h", "min") if seconds >= 2 * UNITS[unit]), "s")
+
+
+def plot_ratios(ratios: pd.DataFrame, lang: str = "en") -> Figure:
+    """Draw how many times as long the slower of each two groups takes, of `compare_groups`."""
+    say = choose_words(lang)
+    means = []
+    for row in ratios.itertuples():
+        bounds = [row.times_as_long, row.times_as_long_low, row.times_as_long_high]
+        label = f"{fill(row.slower, 40)}\n/ {fill(row.faster, 40)}; n = {row.n}"
+        means.append(Mean(label, Interval(*bounds, row.n), OURS))
+    return plot_means({say("times as long"): means}, lang, unit="x")
 
 
 def plot_means(
@@ -73,8 +93,9 @@ def plot_means(
             draw_runs(ax, singles, places, mean.disturbed, 3.5, mean.colour)
             starts.append(np.nanmin([value, *bounds, *singles]))
             ends.append(np.nanmax([value, *bounds, *singles]))
+            number, *_ = write_interval(value, *bounds, lang).split(" [")
             ax.annotate(
-                f"{write_number(value, lang)} {name}",
+                f"{number} {name}",
                 (ends[-1], above),
                 (7, 0),
                 textcoords="offset points",

@@ -1,7 +1,7 @@
 """The output of an analysis notebook, shown in a language and written to files."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from html import escape as escape_html
 from pathlib import Path
@@ -22,7 +22,7 @@ from dr_lib.numbers import (
     write_span,
 )
 from dr_lib.report.answer import Answer
-from dr_lib.report.energy import summarise_energy
+from dr_lib.report.energy import ENERGIES, tabulate_energy
 from dr_lib.report.groups import Selection
 from dr_lib.report.rows import Paper
 from dr_lib.report.style import (
@@ -99,9 +99,7 @@ class Page:
             processors = ", ".join(_list_values(rows, "cpu"))
             places = "; ".join(environments) + (f" ({processors})" if processors else "")
             facts.append(say("measured on {}").format(places))
-        num_runs = len(rows)
-        counts = {0: say("no run of ours yet"), 1: say("one run")}
-        facts.append(counts.get(num_runs, say("{} runs").format(num_runs)))
+        facts.append(say("runs: {}").format(len(rows)))
         facts.append(write_days(_list_values(rows, "started_at"), self.lang))
         is_synthetic = "data_kind" in rows and (rows["data_kind"] == "synthetic").any()
         notice = (
@@ -200,7 +198,6 @@ class Page:
         name: str,
         caption: str,
         *,
-        own: Collection[str] = (),
         columns: Sequence[str] = (),
     ) -> None:
         """Show a table with its number and caption, with bounds below their values.
@@ -210,7 +207,6 @@ class Page:
                 `x`. The CSV holds them as they are, the page and LaTeX as they are read.
             name: of its files, without suffix.
             caption: what a row is, and what stands in brackets.
-            own: columns that a user named, which are their own headers.
             columns: to show, in order; by default the first MAX_COLUMNS.
 
         Raises:
@@ -220,21 +216,21 @@ class Page:
             return
         self._counts["Table"] += 1
         words = self.say(caption)
-        shown = self.keep(table, name, words, own, columns)
+        shown = self.keep(table, name, words, columns)
         number = f"<strong>{self.say('Table')} {self._counts['Table']}.</strong>"
         self.html(write_table(shown, f"{number} {escape_html(words, quote=False)}"))
 
-    def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
-        """Show the energy that runs used, from `summarise_energy`."""
+    def energy(self, selection: Selection, g_per_kwh: float) -> None:
+        """Show the energy that runs used."""
         self.table(
-            summarise_energy(runs, keys, g_per_kwh=g_per_kwh),
+            tabulate_energy(selection, g_per_kwh=g_per_kwh),
             "energy",
             "Energy of a run, counted by its GPUs, mean [95 % interval].",
-            own=keys,
+            columns=["group", "n", *ENERGIES],
         )
 
     def appendix(self, selection: Selection) -> None:
-        """Show what was excluded and why, what all runs share, every run, commits and versions."""
+        """Show what was excluded and why, what all runs share, commits and versions."""
         runs = selection.finished
         self.section("Appendix: runs, parameters, versions")
         reasons = selection.excluded["reason"].value_counts()
@@ -248,19 +244,6 @@ class Page:
             if len(values) == 1 and name not in COMMITS:
                 stated.append(f"{name} = {write_decimals(values[0], self.lang)}")
         self.findings([self.say("Common to all runs: {}.").format("; ".join(stated))])
-        names = "train_s steady_epoch_s metric_auc_test metric_kappa_test predict_ms".split()
-        results = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-        several = ["study"] if len(_list_values(runs, "study")) > 1 else []
-        listed = [*several, "run_id", "group", "seed", *results]
-        shown = runs.reindex(columns=[name for name in listed if name in runs])
-        if len(shown):  # the group names the machine
-            short = shown["run_id"].str.extract(r"^(\w+-r\d+)", expand=False)
-            shown = shown.assign(run_id=short.fillna(shown["run_id"]))
-        self.table(
-            shown,
-            "runs_timed",
-            "Every finished run: its group, times and scores [95 % interval].",
-        )
         versions = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
         texts = {name: ", ".join(_list_values(runs, name)) for name in (*COMMITS, *versions)}
         lines = [f"- {name}: {escape(text)}" for name, text in texts.items() if text]
@@ -270,7 +253,6 @@ class Page:
         self,
         table: pd.DataFrame,
         name: str,
-        own: Collection[str] = (),
         columns: Sequence[str] = (),
     ) -> pd.DataFrame:
         """Format a table, as for `table`, for reading: cells are text, bounds stand in brackets."""
@@ -283,8 +265,6 @@ class Page:
                 continue
             if column in self._headers:
                 header = self.say(self._headers[column])
-            elif column in own:
-                header = column
             else:
                 raise DrError(f"column {column} of table {name} has no header in words.csv")
             if {f"{column}_low", f"{column}_counted"} & set(table):
@@ -299,11 +279,10 @@ class Page:
         table: pd.DataFrame,
         name: str,
         caption: str,
-        own: Collection[str] = (),
         columns: Sequence[str] = (),
     ) -> pd.DataFrame:
         """Format the table for reading and LaTeX, and write it unformatted as CSV."""
-        shown = self.format(table, name, own, columns)
+        shown = self.format(table, name, columns)
         if not self._out:  # LaTeX needs a package that is not everywhere
             return shown
         self.write(f"{name}.csv", table.to_csv(index=False).encode())

@@ -100,7 +100,7 @@ def run_analysis(
                 {**parameters, "out": str(written)},
                 Path(logs) / "log",
                 cwd=root,
-                progress_bar=sys.stderr.isatty(),
+                progress_bar=bool(sys.stderr and sys.stderr.isatty()),
             )
             lang = parameters.get("lang", "en")
             page = render(notebook, lang, parameters.get("published", True))

@@ -1,7 +1,6 @@
 """Open the rows of a paper's study, as each analysis notebook does first."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -11,8 +10,7 @@ import pandas as pd
 
 from dr_lib.errors import DrError
 from dr_lib.files import split_paths
-from dr_lib.report.conditions import Condition
-from dr_lib.report.groups import Selection, list_pooled, select_runs, write_level
+from dr_lib.report.groups import Selection, list_pooled, select_runs
 from dr_lib.runs.row import read_rows, read_runs
 
 
@@ -26,7 +24,6 @@ class Paper(NamedTuple):
     may_differ: tuple[str, ...] = ()  # columns in which rows of its study differ on purpose
     # one cell of its design has one level of each of these columns, of so many
     design: Mapping[str, int] = MappingProxyType({})
-    select: str = ""  # selects its rows otherwise than `select_runs`
     derive: str = ""  # adds the columns that its claims speak of
 
 
@@ -62,7 +59,7 @@ def open_rows(
         root: of the repository, from which folders are named.
         default: these folders may be missing: without rows an analysis shows the paper alone.
         pool: columns of the identity that tell no groups apart, separated by commas.
-        only: values that rows must have, such as epochs=20,model=mobilenet.
+        only: an expression that is true for the rows, see `choose_rows`.
         exclude: marks of runs whose times do not count, separated by commas.
 
     Example:
@@ -84,36 +81,30 @@ def open_rows(
         rows = list_paper_rows(paper, table, task="")
     excluded = [name.strip() for name in exclude.split(",") if name.strip()]
     pooled = list_pooled(pool, table)
-    selection = select_paper(paper, rows, folders, exclude=excluded, pool=pooled)
+    selection = select_runs(rows, exclude=excluded, pool=pooled, may_differ=paper.may_differ)
     num_others = len(list_paper_rows(paper, table, task="")) - len(rows)
     return Rows(rows, selection, num_others)
 
 
 def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
-    """Choose the rows that have the values named, one of those of a column that is named twice.
+    """Choose the rows for which an expression of pandas is true; all without one.
 
     Args:
         rows: one row per run.
-        only: such as epochs=20,model=mobilenet; * stands for any text.
+        only: such as epochs == 20 and model == "mobilenet".
 
     Raises:
-        DrError: no row has such a value; the message names those that rows have.
+        DrError: it is no expression on columns of the rows, or true for none.
     """
-    chosen = {}
-    for term in filter(None, map(str.strip, only.split(","))):
-        column, _, text = map(str.strip, term.partition("="))
-        with suppress(ValueError):  # as rows write a number
-            text = f"{float(text):g}"
-        chosen[column] = (*chosen.get(column, ()), text)
-    for column, patterns in chosen.items():
-        condition = Condition(column, patterns)
-        is_met = condition.test(rows)
-        if not is_met.any():
-            values = rows.get(column, pd.Series(["no such column"])).map(write_level)
-            choices = ", ".join(sorted(set(values)))
-            raise DrError(f"only {condition}: no row has it, choose from {choices}")
-        rows = rows[is_met]
-    return rows.reset_index(drop=True)
+    if not only:
+        return rows
+    try:
+        chosen = rows.query(only)
+    except Exception as error:  # of a parser, or of what it calls
+        raise DrError(f"only {only}: {error}") from error
+    if chosen.empty:
+        raise DrError(f"only {only}: true for none of {len(rows)} rows")
+    return chosen.reset_index(drop=True)
 
 
 def list_paper_rows(paper: Paper, table: pd.DataFrame, task: str | None = None) -> pd.DataFrame:
@@ -124,19 +115,3 @@ def list_paper_rows(paper: Paper, table: pd.DataFrame, task: str | None = None) 
     if task and "task" in rows:
         rows = rows[rows["task"].fillna(task) == task]
     return rows.reset_index(drop=True)
-
-
-def select_paper(
-    paper: Paper,
-    rows: pd.DataFrame,
-    folders: Sequence[Path],
-    *,
-    exclude: Collection[str] = (),
-    pool: Collection[str] = (),
-) -> Selection:
-    """Select the rows of a paper's study, see `select_runs`, or in the paper's own way."""
-    may_differ = paper.may_differ
-    if paper.select:
-        select = load(paper.select)
-        return select(rows, *folders, exclude=exclude, pool=pool)
-    return select_runs(rows, exclude=exclude, pool=pool, may_differ=may_differ)

@@ -9,9 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
 
 from dr_lib.code import Cells, explain_commit, read_commit, shorten_commit
 from dr_lib.command import write_install
@@ -145,7 +143,7 @@ def describe_machine(root: Path, notebook: str, *added: str) -> str:
     """Read the notebook's parameters by `read_parameters`, and describe in one line where it runs.
 
     A notebook that Jupyter opened below the repository works in the root from then on, as studies
-    and commands do; an input that lies beside the notebook alone is found there.
+    and commands do.
 
     Returns:
         Platform, device, Keras backend, commit of the folder, packages added.
@@ -161,20 +159,21 @@ def describe_machine(root: Path, notebook: str, *added: str) -> str:
     try:
         if shell:
             cells = shell.history_manager.input_hist_raw
-            parameters = read_parameters(notebook, cells, shell.user_ns)
-            inputs = parameters.find_inputs()
-            shell.user_ns.update(_find_inputs(dict(parameters), inputs, root))
+            shell.user_ns.update(dict(read_parameters(notebook, cells, shell.user_ns)))
     except ParameterError as error:
         raise SystemExit(str(error)) from None
+    if root.resolve() in Path.cwd().resolve().parents:
+        os.chdir(root)
+        print(f"Folders are named from {Path.cwd()}.")
     facts = probe()
-    backends = facts.backends
     device = " + ".join(facts.gpus) or f"{facts.cpu} ({facts.num_cpus} cores)"
     if facts.gpu_error:  # an error where a training needs it
         device = f"{device}; {facts.gpu_error}"
+    backend = next(iter(facts.backends), "no backend")
     if facts.num_tpu_chips:
-        backends = ("jax",)
+        backend = "jax"
         device = f"TPU ({facts.num_tpu_chips} chips)"
-    backend = os.environ.get("KERAS_BACKEND") or next(iter(backends), "no backend")
+    backend = os.environ.get("KERAS_BACKEND", backend)
     more = f", added {' '.join(added)}" if added else ""
     commit = shorten_commit(read_commit(root))
     if why := explain_commit(root):
@@ -182,32 +181,15 @@ def describe_machine(root: Path, notebook: str, *added: str) -> str:
     return f"{facts.platform}, {device}, Keras on {backend}, commit {commit}{more}"
 
 
-def _find_inputs(parameters: dict[str, Any], inputs: list[str], root: Path) -> dict[str, Any]:
-    """Work in the root, where the notebook lies below it; find inputs that lie beside it alone."""
-    here = Path.cwd()
-    if root.resolve() in here.resolve().parents:
-        os.chdir(root)
-    found = dict(parameters)
-    for name in inputs:
-        for path in (here / parameters[name], root / parameters[name]):
-            if not Path(found[name]).exists() and path.exists():
-                found[name] = str(path)
-    return found
-
-
 def _install(packages: list[str]) -> None:
-    shipped: dict[str, str] = {}
-    # in the order of sys.path: the first of a name is the one that is imported
-    for package in distributions():
-        if package.metadata["Name"]:
-            name = re.sub(r"[-_.]+", "-", package.metadata["Name"]).lower()
-            shipped.setdefault(name, package.version)
+    pip = [sys.executable, "-m", "pip"]
+    listed = [*pip, "list", "--format=freeze"]
+    shipped = subprocess.run(listed, capture_output=True, text=True).stdout
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
-        lines = [f"{name}=={version}" for name, version in shipped.items()]
-        constraints.write_text("\n".join(lines), encoding="utf-8")
-        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
-        command = [*pip, "--constraint", str(constraints), *map(_find_version, packages)]
+        constraints.write_text(shipped, encoding="utf-8")
+        command = [*pip, "install", "--quiet", "--constraint", str(constraints)]
+        command += map(_find_version, packages)
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = read_last_words(ran.stderr, "pip failed")

@@ -49,8 +49,11 @@ NAMES = {
     "mnist": "MNIST",
     "cifar10": "CIFAR-10",
     "cpu": "CPU",
+    "colab": "Colab",
+    "kaggle": "Kaggle",
     "vgg19": "VGG19",
     "mobilenet": "MobileNet",
+    "inception_v3": "InceptionV3",
 }
 # others as their column
 FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "repetitions"}

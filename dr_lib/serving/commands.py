@@ -192,12 +192,13 @@ def load(
 )
 def price(folders: tuple[Path, ...], requests_per_day: float, p99_ms: float) -> None:
     """Find the cheapest endpoint in the load tests below the folders."""
+    from dr_lib.report.groups import select_runs
     from dr_lib.report.page import Page
     from dr_lib.runs.row import read_runs
-    from dr_lib.serving.costs import PRICED, price_endpoints, select_loads
+    from dr_lib.serving.costs import PRICED, price_endpoints
     from dr_lib.serving.figures import describe_choice
 
-    timed = select_loads(read_runs(*folders)).timed
+    timed = select_runs(read_runs(*folders)).timed
     priced = price_endpoints(timed, requests_per_day=requests_per_day, p99_ms=p99_ms)
     click.echo(Page().format(priced, "endpoints", columns=PRICED).to_string(index=False))
     click.echo("\n".join(describe_choice(priced)))

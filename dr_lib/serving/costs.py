@@ -5,15 +5,13 @@ A machine is billed by the hour, busy or idle, so a month's machines are rented 
 """
 
 import math
-from collections.abc import Collection
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from dr_lib.errors import DrError
-from dr_lib.report.groups import Selection, measure, select_runs
+from dr_lib.report.groups import measure
 from dr_lib.runs.prices import find_price
 from dr_lib.statistics.intervals import NOTHING, Measured, tabulate
 from dr_lib.statistics.times import FEW_SESSIONS, WITHIN
@@ -54,20 +52,11 @@ def usd_per_million(usd_per_hour: ArrayLike, predict_ms: ArrayLike) -> np.ndarra
     return np.asarray(usd_per_hour) * np.asarray(predict_ms) / 3.6  # 1e6 x 1e-3 s / 3600 s
 
 
-def select_loads(
-    runs: pd.DataFrame,
-    *_: Path,
-    exclude: Collection[str] = (),
-    pool: Collection[str] = (),
-) -> Selection:
-    """Select the rows of notebooks 21 and 22, see `select_runs`.
-
-    `predict_usd_per_million` is added, of predicting alone on a machine that is never idle.
-    """
-    known = runs.reindex(columns=["usd_per_hour", "predict_ms"]).astype(float)
+def add_usd_per_million(timed: pd.DataFrame) -> pd.DataFrame:
+    """Add `predict_usd_per_million`, of predicting alone on a machine that is never idle."""
+    known = timed.reindex(columns=["usd_per_hour", "predict_ms"]).astype(float)
     usd = usd_per_million(known["usd_per_hour"], known["predict_ms"])
-    runs = runs.assign(predict_usd_per_million=usd)
-    return select_runs(runs, exclude=exclude, pool=pool)
+    return timed.assign(predict_usd_per_million=usd)
 
 
 def tabulate_latencies(published: pd.DataFrame) -> pd.DataFrame:

@@ -16,8 +16,8 @@ from scipy import stats
 from dr_lib.__main__ import main
 from dr_lib.claims import verdicts
 from dr_lib.claims.claims import read_claims
-from dr_lib.claims.verdicts import judge_claims, list_judged_rows
-from dr_lib.report.groups import list_faults, select_runs
+from dr_lib.claims.verdicts import list_judged_rows
+from dr_lib.report.groups import COPY, NO_TIME, select_runs
 from dr_lib.runs.row import read_runs, write_row
 from tests.report.real_rows import (
     COLAB_CPU,
@@ -486,17 +486,6 @@ def test_one_printed_saving_is_read_in_three_ways():
         assert words in found["A6"].reason
 
 
-def test_judged_claims_come_first():
-    """What is not measured, or testable, comes last."""
-    table = judge_claims("A", select_runs(both())).set_index("id", drop=False)
-    assert table.loc["A6", ["verdict", "published"]].tolist() == ["holds", "36 ± 5 %"]
-    assert table.loc["A1", "verdict"] == "not testable"
-    few = judge_claims("B", select_runs(serve([80.0, 81.0, 82.0], "mobilenet", OLD)))
-    is_reached = ~few["verdict"].isin(["not measured", "not comparable"])
-    assert is_reached.any()
-    assert is_reached.is_monotonic_decreasing
-
-
 def run_claims(*words):
     """The command claims."""
     return CliRunner().invoke(main, ["claims", *map(str, words)])
@@ -513,9 +502,9 @@ def write_training(folder, times, sessions=3, **columns):
     return folder
 
 
-def test_the_command_lists_verdicts_and_the_rows_that_do_not_count(tmp_path):
-    """A copy of a run, whatever it is called, and a time that is none: named, and no part of a
-    verdict. A column that no row has is refused.
+def test_the_command_lists_verdicts_by_the_rows_that_count(tmp_path):
+    """A copy of a run, whatever it is called, and a time that is none are no part of a verdict. A
+    column that no row has is refused.
     """
     times = 3000 * np.array([1, 1.01, 0.99, 1.001, 1.011, 0.991])
     folder = write_training(tmp_path / "mine", times)
@@ -527,9 +516,8 @@ def test_the_command_lists_verdicts_and_the_rows_that_do_not_count(tmp_path):
     (found,) = judge("A6", runs)
     assert found == judge("A6", read_runs(folder))[0]
     assert (found.verdict, found.ours.n) == ("holds", 3), found.reason
-    faults = list_faults(runs)
-    assert "bad/rows/bad.json: its time is not positive" in faults
-    assert sum("a copy of another row: one run counts once" in fault for fault in faults) == 12
+    reasons = select_runs(runs).excluded["reason"].tolist()
+    assert sorted(reasons) == [COPY] * 12 + [NO_TIME]
     said = run_claims(folder, "--out", tmp_path / "claims.csv").output
     assert re.search(r"(?m)^ *A6 +holds +36 ± 5 %", said), said
     assert "not measured" in said

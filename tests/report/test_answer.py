@@ -6,25 +6,29 @@ import pytest
 from dr_lib.report.answer import answer_ratio, answer_training, list_limits
 from dr_lib.report.groups import select_runs
 from dr_lib.report.style import choose_words
+from dr_lib.statistics.times import FEW_SESSIONS
 from tests.report.timed_rows import CPU, make_runs
 
 NAN = float("nan")
 
 
 @pytest.mark.parametrize(
-    ("bounds", "words"),
+    ("bounds", "scope", "words"),
     [
-        ((1.5, 1.7), "On T4 it takes 1.60 [1.50, 1.70] times as long."),
+        ((1.5, 1.7), "", "On T4 it takes 1.60 [1.50, 1.70] times as long."),
         (
             (0.9, 2.8),
+            "",
             "On T4 it takes 1.60 [0.90, 2.80] times as long, and may take equally long.",
         ),
-        ((NAN, NAN), "On T4 it takes 1.6 times as long; too few runs bound this."),
+        ((NAN, NAN), FEW_SESSIONS, f"On T4 it takes 1.6 ({FEW_SESSIONS}) times as long."),
     ],
 )
-def test_a_ratio_that_may_be_one_is_said_to_be(bounds, words):
-    """And one without an interval decides nothing."""
-    assert answer_ratio("T4", (1.6, *bounds), choose_words("en"), "en") == words
+def test_a_ratio_that_may_be_one_is_said_to_be(bounds, scope, words):
+    """And one without an interval says why."""
+    names = ["slower", *(f"times_as_long{end}" for end in ("", "_low", "_high", "_scope"))]
+    ratio = pd.Series(["T4", 1.6, *bounds, scope], names)
+    assert answer_ratio(ratio, choose_words("en"), "en") == words
 
 
 def test_what_limits_times_is_listed():

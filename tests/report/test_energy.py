@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from dr_lib.report.energy import measure_energy, summarise_energy
+from dr_lib.report.energy import measure_energy, tabulate_energy
+from dr_lib.report.groups import select_runs
 from tests.report.real_rows import T4X2, TPU, copy_row
 
 NAN = float("nan")
@@ -23,13 +24,8 @@ def test_joules_and_grams_by_hand():
     assert [row[name] for name in names] == pytest.approx([3.96e6, 396_000, 396, 42.35])
     assert pd.isna(row["joules_per_prediction"])
     assert measure_energy(runs)["gco2"].isna().all()
-
-
-def test_a_training_that_stopped_early_had_fewer_epochs():
-    """Four of ten: 990 kJ each."""
-    row = copy_row("10", **COUNTED, **T4X2) | {"epochs_done": 4}
-    energy = measure_energy(pd.DataFrame([row]))
-    assert energy["joules_per_epoch"].tolist() == pytest.approx([990_000])
+    early = measure_energy(runs.assign(epochs_done=4))  # of ten: 990 kJ each
+    assert early["joules_per_epoch"].tolist() == pytest.approx([990_000])
 
 
 def test_the_energy_of_a_part_is_not_the_runs():
@@ -47,26 +43,15 @@ def test_a_prediction_has_its_share_of_the_load():
     rows = [
         copy_row("22", "litert_int8", gpu_energy_j=j, **load, **T4X2) for j in (500.0, 700.0)
     ]
-    energy = summarise_energy(pd.DataFrame(rows).assign(session="one boot"), ["format"])
+    energy = tabulate_energy(select_runs(pd.DataFrame(rows).assign(boot="one")))
     assert energy["joules_per_prediction"].tolist() == pytest.approx([(2.5 * 3.5) ** 0.5])
     assert energy["n"].tolist() == [2]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [TPU, T4X2],
-)
+@pytest.mark.parametrize("changes", [TPU, T4X2])
 def test_what_nobody_counted_is_not_measured(changes):
     """A TPU tells nothing, nor an older GPU. They have no line beside what was counted."""
     rows = [copy_row("10", **changes), copy_row("10", **COUNTED, **T4X2)]
-    assert summarise_energy(pd.DataFrame(rows[:1]), ["accelerator"]).empty
-    assert summarise_energy(pd.DataFrame(rows).assign(session="one boot"), ["accelerator"])[
-        "n"
-    ].tolist() == [1]
-
-
-def test_a_row_of_before_there_was_a_meter_is_not_measured():
-    """It has none of the columns."""
-    old = pd.DataFrame([{"accelerator": "cpu", "num_accelerators": 1, "train_s": 3.0}])
-    assert measure_energy(old)["energy_j"].isna().all()
-    assert summarise_energy(old[:0], []).empty
+    assert tabulate_energy(select_runs(pd.DataFrame(rows[:1]))).empty
+    assert tabulate_energy(select_runs(pd.DataFrame(rows)))["n"].tolist() == [1]
+    assert tabulate_energy(select_runs(pd.DataFrame())).empty

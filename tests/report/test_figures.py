@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from scipy import stats
 
 from dr_lib.claims.claims import list_printed
-from dr_lib.report.figures import plot_history, plot_training_time
+from dr_lib.report.figures import plot_history, plot_throughput, plot_training_time
 from dr_lib.report.groups import select_runs
 from dr_lib.report.style import ACCELERATOR_COLOURS, OURS, THEIRS
 from tests.report.reading import is_whole, words
@@ -42,13 +42,13 @@ def test_each_mode_has_its_line_below_the_papers():
     runs = pd.concat([modes, make_runs([540.0], T4, mode="paper")], ignore_index=True)
     (ax,) = plot(runs, published=None).axes
     assert [minutes for minutes, _ in means(ax)] == pytest.approx([9, 3, 1.5])
-    groups = ("kaggle, 2 x Tesla T4, paper", "CPU, paper", "CPU, fast")
+    groups = ("Kaggle, 2 x Tesla T4, paper", "CPU, paper", "CPU, fast")
     assert labels(ax) == [f"{group}\nn = 1, sessions: 1" for group in groups]
 
     runs = make_runs([39.1, 14.7, 12.6], T4, cold=[True, False, False])
     (ax,) = plot(runs, published=None).axes
     assert [seconds for seconds, _ in means(ax)] == pytest.approx([(14.7 * 12.6) ** 0.5])
-    assert labels(ax) == ["kaggle, 2 x Tesla T4\nn = 2, sessions: 1"]
+    assert labels(ax) == ["Kaggle, 2 x Tesla T4\nn = 2, sessions: 1"]
 
 
 def test_other_work_has_an_axis_of_its_own():
@@ -64,7 +64,7 @@ def test_other_work_has_an_axis_of_its_own():
     like = {"model": "inception_v3", "image_size": 299, "epochs": 200}
     (one,) = plot(make_runs([3000.0], T4, **like)).axes
     assert [minutes for minutes, _ in means(one)] == pytest.approx([51.33, 33.24, 50])
-    assert ["inception_v3" in label for label in labels(one)] == [False, False, True]
+    assert ["InceptionV3" in label for label in labels(one)] == [False, False, True]
     (alone,) = plot(pd.DataFrame()).axes
     assert [minutes for minutes, _ in means(alone)] == pytest.approx([51.33, 33.24])
 
@@ -104,6 +104,25 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
     kinds = [ACCELERATOR_COLOURS[kind] for kind in ("cpu", "gpu", "tpu")]
     assert [colour for _, colour in means(ours)] == kinds
     assert {colour for _, colour in means(paper)} == {THEIRS}
+
+
+def test_speed_is_drawn_against_the_batch_a_line_a_machine_and_mode():
+    """Means and intervals of three runs, and of two a mean; nothing of a single batch."""
+    speeds = {("fast", 1): [9, 10, 11], ("fast", 8): [60, 70], ("paper", 1): [5, 6, 7]}
+    runs = [
+        make_runs([1.0] * len(values), CPU, mode=mode, batch_size=batch, images_per_s=values)
+        for (mode, batch), values in speeds.items()
+    ]
+    timed = select_runs(pd.concat(runs, ignore_index=True)).timed
+    (ax,) = plot_throughput(timed).axes
+    fast, paper = (line.get_ydata() for line in ax.lines)
+    assert [*fast, *paper] == pytest.approx([990 ** (1 / 3), 4200**0.5, 210 ** (1 / 3)])
+    (interval, none), _ = (lines.get_segments() for lines in ax.collections)
+    ends = stats.ttest_1samp(np.log([9, 10, 11]), 0).confidence_interval()
+    assert np.log(interval[:, 1]) == pytest.approx([*ends]) and not len(none)
+    assert {text.get_text() for text in ax.texts} == {"CPU, fast", "CPU, paper"}
+    assert is_whole(ax.figure)
+    assert not plot_throughput(timed[timed["batch_size"] == 1]).axes
 
 
 def test_a_history_begins_with_epoch_1_and_names_its_lines():

@@ -46,11 +46,11 @@ def list_groups(*tables, **options):
     [
         ({}, ["CPU"]),
         ({"mode": "fast"}, ["CPU, fast", "CPU, paper"]),
-        ({"batch_size": 32}, ["CPU, batch_size 32", "CPU, batch_size 8"]),
-        ({"model": "vgg19"}, ["CPU, small_cnn", "CPU, vgg19"]),
+        ({"batch_size": 32}, ["CPU, batch size 32", "CPU, batch size 8"]),
+        ({"model": "vgg19"}, ["CPU, VGG19", "CPU, small_cnn"]),
         (
             {"code_sha256": "ab" * 32},
-            ["CPU, code_sha256 abababab", "CPU, code_sha256 cdcdcdcd"],
+            ["CPU, code 1", "CPU, code 2"],
         ),
         ({"keras": "3.14.0"}, ["CPU, keras 3.13.1", "CPU, keras 3.14.0"]),
         ({"jit": True}, ["CPU, jit False", "CPU, jit True"]),
@@ -73,9 +73,9 @@ def test_a_group_is_named_by_what_differs(changes, names):
 def test_machines_are_named_and_a_mode_stands_beside_each():
     """Platform and devices; a name of one machine says no mode where all ran the same."""
     found = list_groups(run(hardware=T4), run(hardware=TPU), run())
-    assert found == ["CPU", "colab, TPU v5 lite", "kaggle, 2 x Tesla T4"]
+    assert found == ["CPU", "Colab, TPU v5 lite", "Kaggle, 2 x Tesla T4"]
     found = list_groups(run(hardware=T4, mode="fast"), run(mode="paper"))
-    assert found == ["CPU, paper", "kaggle, 2 x Tesla T4, fast"]
+    assert found == ["CPU, paper", "Kaggle, 2 x Tesla T4, fast"]
 
 
 def test_a_column_that_no_row_has_is_refused():
@@ -135,7 +135,7 @@ def test_n_is_of_what_a_mean_is_of():
     one = run([5.0], T4, metric_auc_test=0.6, metric_auc_test_low=0.5, metric_auc_test_high=0.7)
     one = one.assign(metric_kappa_test=0.4, metric_kappa_test_low=None)
     table = tabulate_groups(select(rows, one), ["train_s", "steady_epoch_s"])
-    assert list(table["group"]) == ["CPU", "kaggle, 2 x Tesla T4"]
+    assert list(table["group"]) == ["CPU", "Kaggle, 2 x Tesla T4"]
     assert list(table["n"]) == [3, 1]
     assert table["train_s"].tolist() == pytest.approx([20, 5])  # of logarithms
     assert table["train_s_scope"].tolist() == [
@@ -177,7 +177,7 @@ def test_models_are_compared_by_seed():
     aucs = np.array([[0.9, 0.93, 0.91], [0.89, 0.91, 0.91]])
     a = run(metric_auc_test=aucs[0])
     b = run([5, 6, 7.5], T4, metric_auc_test=aucs[1])
-    names = ["auc_difference", "auc_difference_low", "auc_difference_high"]
+    names = ["score_difference", "score_difference_low", "score_difference_high"]
     line = compare_groups(select(a, b), "train_s")[names].to_numpy().ravel()
     paired = stats.ttest_rel(*aucs).confidence_interval(0.9)
     assert line == pytest.approx([0.01, *paired])

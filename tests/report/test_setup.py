@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -207,33 +206,14 @@ def test_a_runtime_gets_what_it_lacks_and_keeps_what_it_has(tmp_path):
     assert run(python, CALL, COLAB_RELEASE_TAG="r").stdout.strip() == ""
 
 
-def test_a_notebook_below_the_root_works_in_it(tmp_path, monkeypatch):
-    """A folder is looked for in the root first, then beside the notebook, as data_dir; a word is
-    none, and what is nowhere stays for the error. Elsewhere the working directory stays.
-    """
-    for name in ("data/prepared", "notebooks/mine", "notebooks/data/prepared"):
-        (tmp_path / name).mkdir(parents=True)
-    find = partial(setup._find_inputs, inputs=["data_dir"])
-    for given, found in {
-        "data/prepared": "data/prepared",
-        "mine": str(tmp_path / "notebooks" / "mine"),
-        "sample": "sample",
-    }.items():
+def test_a_notebook_below_the_root_works_in_it(tmp_path, monkeypatch, capsys):
+    """Folders are named from there, and a line says so; elsewhere the working directory stays."""
+    (tmp_path / "notebooks").mkdir()
+    for root, is_moved in ((tmp_path / "notebooks", False), (tmp_path, True)):
         monkeypatch.chdir(tmp_path / "notebooks")
-        parameters = find({"data_dir": given, "results": "r"}, root=tmp_path)
-        assert parameters == {"data_dir": found, "results": "r"}
-        assert Path.cwd() == tmp_path
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    root = tmp_path / "notebooks"
-    assert find({"data_dir": "mine"}, root=root) == {"data_dir": str(root / "mine")}
-    assert Path.cwd() == tmp_path / "elsewhere"
-
-
-def test_a_package_may_be_a_part_of_another_that_is_there():
-    """Kaggle ships a package `ruamel` without its yaml."""
-    named = {"ruamel.yaml": True, "dr_lib.no_such": False, "no_such.yaml": False, "cv2": True}
-    assert {name: setup._is_there(name) for name in named} == named
+        setup.describe_machine(root, "11_gpu_vs_tpu")
+        assert (Path.cwd() == tmp_path) == is_moved
+        assert (capsys.readouterr().out == f"Folders are named from {tmp_path}.\n") == is_moved
 
 
 @pytest.mark.parametrize("is_other", [False, True])

@@ -94,20 +94,6 @@ def test_a_share_misses_in_no_more_than_six_and_a_half_percent(share, patients, 
     assert count_missed(found, share) <= CLOSED_FORM
 
 
-@pytest.mark.parametrize("patients", [30, 100])
-def test_wilsons_interval_keeps_its_rate_on_average(patients):
-    """Of one photograph each it is Wilson's own, which misses more or less by the share (Brown et
-    al. 2001): shares from 0.6 to 0.97.
-    """
-    rng = np.random.default_rng(0)
-    missed = []
-    for _ in range(STUDIES):
-        share = rng.uniform(0.6, 0.97)
-        found = proportion_interval(rng.random(patients) < share, range(patients))
-        missed.append(not found.low <= share <= found.high)
-    assert np.mean(missed) <= CLOSED_FORM
-
-
 @pytest.mark.parametrize(
     ("first", "second", "m", "n"),
     [(0.7, 0.9, 40, 80), (0.9, 0.9, 30, 200), (0.95, 0.8, 60, 60)],
