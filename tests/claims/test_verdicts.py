@@ -89,9 +89,9 @@ def wide(factor):
 
 
 def price(per_hour, labels, tables):
-    """Deployments with their label and the cost of a million predictions at these prices."""
+    """Deployments with their label and these prices."""
     return [
-        table.assign(predict_usd_per_million=usd * table["predict_ms"] / 3.6, priced_as=label)
+        table.assign(usd_per_hour=usd, priced_as=label)
         for usd, label, table in zip(per_hour, labels, tables, strict=True)
     ]
 
