@@ -103,8 +103,7 @@ if not paths:  # those of the only training of this clone, or of the sample
     if len(paths) > 1:
         raise SystemExit(f"several trainings: set predictions to one, latest first: {names}")
 
-chosen = split_paths(columns)
-models = read_predictions(*paths, sheet=sheet, columns=chosen, folds=folds)
+models = read_predictions(*paths, sheet=sheet, columns=split_paths(columns), folds=folds)
 models = average_sets(models) if ensemble else models
 model = models[0]
 same_patients = group_by_photographs(models)[0]
@@ -124,8 +123,8 @@ if private:
     os.umask(0o077)  # nobody else reads what is written
 page = Page(out, lang)
 say = page.say
-num_patients = model.test["patient_id"].nunique()
-counts = say("{} patients, {} photographs").format(num_patients, len(model.test))
+counts = say("{} patients, {} photographs")
+counts = counts.format(model.test["patient_id"].nunique(), len(model.test))
 
 # %% tags=["title"]
 names = "; ".join(dict.fromkeys(each.name for each in models))
@@ -217,9 +216,8 @@ page.table(
     "The operating points on the test split, of patients and of photographs [95 % interval].",
     columns="unit point tp fn fp tn sensitivity specificity".split(),
 )
-compared = compare_models(models)
 words = "Each further model beside the first, on the same patients [95 % interval]."
-page.table(compared, "comparison", words)
+page.table(compare_models(models), "comparison", words)
 
 # %% [markdown] tags=["heading"]
 # ## Calibration · Calibração
