@@ -272,7 +272,7 @@ def test_a_clone_without_runs_has_a_network_that_learned_the_sample(small_sample
     runs = tmp_path / "papermill_runs"
     shutil.copytree(small_sample.parent, runs / "sample")
     (folder,) = list_trained(tmp_path)
-    assert read_folder(folder).facts["data_kind"] == "synthetic"
+    assert read_folder(folder / "model").facts["data_kind"] == "synthetic"
     before = (folder / "predictions.csv").stat().st_mtime_ns
     assert list_trained(tmp_path) == [folder]
     assert (folder / "predictions.csv").stat().st_mtime_ns == before
