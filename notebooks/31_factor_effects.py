@@ -151,7 +151,9 @@ if is_priced:
     each = timed.to_dict("records")
     reach_usd = [cost_to_reach(row, accuracy, overhead_s) for row in each]
     timed = timed.assign(cost_to_reach_usd=reach_usd)
-    columns += ["cost_usd", "cost_to_reach_usd"]
+    costs = ["cost_usd", "cost_to_reach_usd"]
+    timed[costs] = timed[costs].where(timed[costs] > 0)  # a machine of one's own costs nothing
+    columns += costs
 priced = selection._replace(timed=timed)
 
 # %% tags=["report"]
