@@ -18,7 +18,7 @@ import numpy as np
 from dr_lib.errors import DrError
 from dr_lib.processes import read_last_words
 
-NUM_CLASSES = 10
+DIGITS = range(10)
 CHUNK = 100  # images resized at a time: 5 MB of floats at 64 px in colour, which a cache holds
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 # shape of an image, number of images to train and to test on
@@ -120,11 +120,11 @@ def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
     """Generate a coarse pattern for each class, and images that are half pattern, half noise."""
     shape, *numbers = DATASETS[dataset]
     rng = np.random.default_rng(seed)
-    patterns = rng.integers(0, 128, (NUM_CLASSES, 4, 4, shape[2]), dtype=np.uint8)
+    patterns = rng.integers(0, 128, (len(DIGITS), 4, 4, shape[2]), dtype=np.uint8)
     patterns = resize(patterns, shape[0])
     arrays = []
     for num_images in numbers:
-        labels = rng.integers(0, NUM_CLASSES, _count(num_images, share))
+        labels = rng.integers(0, len(DIGITS), _count(num_images, share))
         noise = rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8)
         arrays += [noise + patterns[labels], labels]
     return arrays
@@ -143,25 +143,22 @@ def _read(source: str, dataset: str) -> list[np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]
-    except (
-        Exception
-    ) as error:  # NumPy raises whatever its readers of zip files and of arrays meet
+    except Exception as error:  # whatever readers of zip files and of arrays meet
         raise DrError(
             f"{path} is not an .npz file with {', '.join(ARRAYS)}, or is damaged: {error}"
         ) from error
     shape = DATASETS[dataset][0]
     checked = []
     for part, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
-        num_images = len(images)
-        is_shape = images.shape[1:] in (shape, shape[:2] if shape[2] == 1 else shape)
-        are_digits = labels.dtype.kind in "iu" and np.isin(labels, range(NUM_CLASSES)).all()
-        are_all = num_images and labels.shape in ((num_images,), (num_images, 1))
-        if images.dtype != np.uint8 or not (is_shape and are_digits and are_all):
+        labels = labels.ravel()
+        is_right = images.dtype == np.uint8 and images.shape[1:3] == shape[:2]
+        is_right = is_right and images.size == len(labels) * np.prod(shape) > 0
+        if not is_right or labels.dtype.kind not in "iu" or not np.isin(labels, DIGITS).all():
             raise DrError(
                 f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype}"
                 f" {labels.shape}: give uint8 (n, {shape}) and n labels from 0 to 9"
             )
-        checked += [images.reshape(-1, *shape), labels.ravel().astype(np.int64)]
+        checked += [images.reshape(-1, *shape), labels.astype(np.int64)]
     return checked
 
 

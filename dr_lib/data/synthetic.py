@@ -118,26 +118,26 @@ def draw_look(rng: np.random.Generator) -> Look:
 
 def draw_eye(
     grade: int, eye: str, look: Look, rng: np.random.Generator
-) -> tuple[np.ndarray, Circle, np.ndarray]:
+) -> tuple[np.ndarray, Circle]:
     """Draw one photograph of a left or right eye; the grade (0-4) determines only the lesions.
 
     Returns:
-        The photograph, (height, width, 3) uint8 RGB; the circle of its retina, of which the frame
-        may cut a part; and where its lesions are, without drusen, (height, width) bool.
+        The photograph, (height, width, 3) uint8 RGB, and the circle of its retina, of which the
+        frame may cut a part.
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> photograph, circle, lesions = draw_eye(3, "right", draw_look(rng), rng)
-        >>> photograph.shape[:2] == lesions.shape
-        True
+        >>> photograph, circle = draw_eye(3, "right", draw_look(rng), rng)
+        >>> photograph.shape[2]
+        3
     """
     disc = np.array([rng.uniform(0.42, 0.62), rng.uniform(-0.12, 0.04)])
     canvas = Canvas(disc, disc + [-0.62, 0.07], *np.zeros((3, SIDE, SIDE), np.uint8))
-    lesions = _draw_lesions(canvas, grade, rng)
+    _draw_lesions(canvas, grade, rng)
     _draw_vessels(canvas, look.calibre, rng)
     light = cv2.merge([_draw_light(canvas, look.texture, rng)] * 3)
     retina = cv2.multiply(_colour(canvas, look, rng), light, dtype=cv2.CV_8U)
-    return _photograph(np.maximum(retina, np.uint8(look.black)), lesions, eye, look, rng)
+    return _photograph(np.maximum(retina, np.uint8(look.black)), eye, look, rng)
 
 
 def _pixels(points):
@@ -160,10 +160,7 @@ def _draw_spots(layer, places, radii, density, rng):
 
 
 def _draw_lesions(canvas, grade, rng):
-    """Draw the lesions that define a grade, whose places are returned, then drusen.
-
-    Of these as many as this eye's amount of yellow lacks.
-    """
+    """Draw the lesions that define a grade, then as many drusen as the amount of yellow lacks."""
     disc, macula, red, yellow, soft = canvas
     amount = rng.uniform(1.5, 3.8)  # mean density over the canvas
     dots, blots, rings, wool = (
@@ -187,10 +184,8 @@ def _draw_lesions(canvas, grade, rng):
         boat = boat * rng.uniform(0.0015, 0.0028)
         boat = _pixels(macula + rng.normal(0, 0.25, 2) + boat)
         cv2.fillPoly(red, [boat], RED, cv2.LINE_AA, 4)
-    lesions = red | yellow | soft
     while cv2.mean(yellow)[0] + cv2.mean(soft)[0] < amount:
         _draw_spots(soft, macula + rng.normal(0, 0.35, (1, 2)), (0.02, 0.07), 170, rng)
-    return lesions
 
 
 def _draw_vessels(canvas, calibre, rng):
@@ -301,8 +296,8 @@ def _draw_light(canvas, texture, rng):
     return light * _shape_retina()
 
 
-def _photograph(retina, lesions, eye, look, rng):
-    """Place the retina and its lesions in the camera's frame: shifted, tilted, marked."""
+def _photograph(retina, eye, look, rng):
+    """Place the retina in the camera's frame: shifted, tilted, marked."""
     size = look.width, look.height
     middle = (SIDE - 1) / 2
     radius = look.coverage * look.height / 2
@@ -312,15 +307,13 @@ def _photograph(retina, lesions, eye, look, rng):
     tilt = rng.uniform(-25, 25) if rng.random() < 0.1 else rng.normal(0, 3)
     if eye == "left":
         retina = cv2.flip(retina, 1)
-        lesions = cv2.flip(lesions, 1)
     matrix = cv2.getRotationMatrix2D((middle, middle), tilt, radius / RADIUS)
     matrix[:, 2] += centre - middle
     image = cv2.warpAffine(retina, matrix, size, borderValue=[look.black] * 3)
     if look.is_marked:
         at = 20, look.height - 20
         cv2.putText(image, "SYNTHETIC", at, 0, look.height / 1100, (190, 190, 190), 2)
-    lesions = cv2.warpAffine(lesions, matrix, size) > RED // 2
-    return image, Circle(*centre.tolist(), radius), lesions
+    return image, Circle(*centre.tolist(), radius)
 
 
 def draw_sample(
@@ -376,7 +369,7 @@ def _draw_patient(out, seed, numbered):
     look = draw_look(rng)
     rows = []
     for eye, grade in zip(("left", "right"), grades, strict=True):
-        image, _, _ = draw_eye(grade, eye, look, rng)
+        image, _ = draw_eye(grade, eye, look, rng)
         rows.append((f"images/{patient}_{eye}.jpg", patient, eye, grade))
         (out / rows[-1][0]).write_bytes(encode_jpeg(image, look.quality))
     return rows

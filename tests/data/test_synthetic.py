@@ -79,7 +79,7 @@ def test_the_circle_tells_where_the_retina_ends(seed):
     dark 6 px beyond it.
     """
     rng = np.random.default_rng(seed)
-    image, circle, _ = draw_eye(seed, "right", draw_look(rng), rng)
+    image, circle = draw_eye(seed, "right", draw_look(rng), rng)
     angles = np.radians(np.arange(0, 360, 2))
     within, beyond = (
         cv2.remap(
@@ -96,7 +96,7 @@ def test_the_circle_tells_where_the_retina_ends(seed):
 
 def test_a_half_drawn_folder_is_drawn_again_to_the_same_bytes(sample, tmp_path):
     """Without labels.csv, which is written last, a spoilt photograph does not survive; one
-    worker draws what two do. A second call draws nothing.
+    worker draws what two do. A second call draws nothing, another sample is refused.
     """
     half = shutil.copytree(sample, tmp_path / "half")
     (half / "labels.csv").unlink()
@@ -106,15 +106,8 @@ def test_a_half_drawn_folder_is_drawn_again_to_the_same_bytes(sample, tmp_path):
         draw_sample(half, num_patients=3, workers=0, progress=lambda *at: calls.append(at))
     assert read_files(half) == read_files(sample)
     assert calls == [(done, 6) for done in (2, 4, 6)]
-
-
-def test_refuses_a_folder_that_holds_something_else(sample, tmp_path):
-    """Neither another sample nor anybody's own files are overwritten."""
-    (tmp_path / "thesis.docx").touch()
-    for folder in (sample, tmp_path):
-        with pytest.raises(match="choose another folder"):
-            draw_sample(folder, num_patients=5)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.docx"]
+    with pytest.raises(match="choose another folder"):
+        draw_sample(half, num_patients=5)
 
 
 @pytest.mark.slow
@@ -136,13 +129,3 @@ def test_colours_do_not_grade_the_sample(tmp_path):
         method="decision_function",
     )
     assert roc_auc_score(labels["grade"] >= 2, scores) <= 0.65
-
-
-def test_the_masks_are_those_of_the_drawn_lesions():
-    """None where healthy; all within the retina."""
-    look = draw_look(np.random.default_rng(5))
-    none = draw_eye(0, "left", look, np.random.default_rng(6))[2]
-    _, circle, lesions = draw_eye(3, "left", look, np.random.default_rng(6))
-    y, x = np.nonzero(lesions)
-    assert not none.any() and 0.003 < lesions.mean() < 0.1
-    assert np.hypot(x - circle.x, y - circle.y).max() < circle.radius

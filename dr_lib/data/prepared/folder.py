@@ -119,7 +119,7 @@ class Prepared:
 
     Args:
         data_dir: a prepared folder.
-        split: a split table in it, by name, or one elsewhere, by its path.
+        split: a split table in it that `split` wrote, by name.
 
     Attributes:
         path, split: the same.
@@ -133,8 +133,7 @@ class Prepared:
         rejected: image_id and reason of what could not be cropped.
 
     Raises:
-        ShardError: a table or the names of the shards do not match the manifest, or the split does
-            not fit the labels.
+        ShardError: a table does not match the manifest, or there is no such split.
 
     Example:
         >>> prepared = Prepared("data/prepared")

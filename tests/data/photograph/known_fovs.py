@@ -43,7 +43,7 @@ class KnownFov(NamedTuple):
 def draw_texture(rng: np.random.Generator) -> np.ndarray:
     """The middle of a drawn retina, without an edge: (side, side, 3) uint8 RGB."""
     look = draw_look(rng)._replace(width=1280, height=1280, coverage=1.3, is_marked=False)
-    image, circle, _ = draw_eye(1, "right", look, rng)
+    image, circle = draw_eye(1, "right", look, rng)
     x, y = int(circle.x), int(circle.y)
     piece = image[y - 450 : y + 450, x - 450 : x + 450]
     # a halo would outshine the darkest

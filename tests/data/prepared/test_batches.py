@@ -79,18 +79,6 @@ def test_evaluation_counts_every_photograph_once(number, batch_size):
     assert logs["auc"] == pytest.approx(roc_auc_score(targets, scores), abs=1e-3)
 
 
-def test_without_a_seed_the_order_stays():
-    """Predictions line up with their photographs, and what fills the last batch up weighs
-    nothing.
-    """
-    numbers = np.arange(5)
-    batches = Batches(numbers, numbers, 2)
-    assert [inputs.tolist() for inputs, *_ in batches] == [[0, 1], [2, 3], [4, 4]]
-    # 6 places, 5 numbers
-    assert np.allclose([weights for *_, weights in batches], [[1.2, 1.2], [1.2, 1.2], [1.2, 0]])
-    assert batches.num_dropped == 0
-
-
 @pytest.mark.parametrize(
     ("inputs", "targets", "batch_size", "words"),
     [

@@ -38,19 +38,6 @@ def test_items_are_drawn_as_results_are_taken(workers):
         assert list(results) == list(range(1999, 0, -1))
 
 
-def test_the_work_is_done_elsewhere_and_by_one_thread_each():
-    """Each worker is a process of its own in which OpenCV starts no threads: there is one for
-    every core already.
-    """
-    with map_over(2) as map_items:
-        results = list(
-            map_items(
-                eval, ["__import__('os').getpid()", "__import__('cv2').getNumThreads()"] * 20
-            )
-        )
-    assert os.getpid() not in results[::2] and set(results[1::2]) == {1}
-
-
 def test_an_error_in_a_worker_is_raised_here():
     """A mistake in the work is no dead worker."""
     with pytest.raises(ZeroDivisionError), map_over(2) as map_items:
