@@ -16,7 +16,7 @@
 # %% tags=["parameters"]
 # data
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
-split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
+split: str = "split.csv"  # split table of that folder
 # model and training
 task: str = "referable"  # @param ["referable", "grades"]  # referable or grades
 mode: str = "paper"  # @param ["paper", "plain", "fast"]  # plain: by tf.data
