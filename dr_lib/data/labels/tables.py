@@ -247,10 +247,10 @@ def _find_unlike_eyes(table: pd.DataFrame) -> list[str]:
     unlike = eyes[grades.transform("nunique") > 1]
     if unlike.empty:
         return []
+    files = ", ".join(unlike["labels"].unique())
     return [
-        f"{name_rows(unlike['labels'].iloc[0], unlike['row'].tolist())}: an eye of a patient has"
-        " two grades, which `evaluate` refuses: name the visits in a column visit, or give two"
-        " people different ids."
+        f"{name_rows(files, unlike['row'].tolist())}: an eye of a patient has two grades, which"
+        " `evaluate` refuses: name the visits in a column visit, or give two people different ids."
     ]
 
 
