@@ -147,5 +147,5 @@ def _limit_heap() -> None:
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     if hasattr(library, "mallopt"):
         library.mallopt(-8, 2)  # M_ARENA_MAX
-        library.mallopt(-3, 2**20)  # M_MMAP_THRESHOLD
-        library.mallopt(-1, 2**20)  # M_TRIM_THRESHOLD
+        library.mallopt(-3, 2**22)  # M_MMAP_THRESHOLD
+        library.mallopt(-1, 2**22)  # M_TRIM_THRESHOLD

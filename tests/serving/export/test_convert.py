@@ -67,15 +67,6 @@ def test_a_network_of_mixed_precision_serves_in_float32(tmp_path):
     assert np.abs(mixed.predict(crops, verbose=0) - wanted).max() < 0.05
 
 
-def test_a_converter_that_fails_is_heard(tmp_path):
-    """LiteRT has no inverse error function: its words stand in the error."""
-    inputs = keras.Input((4, 4, 3), dtype="uint8")
-    x = keras.ops.erfinv(keras.ops.cast(keras.layers.Flatten()(inputs), "float32") / 300)
-    network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
-    with pytest.raises(DrError, match="(?i)litert_float32: .*erfinv"):
-        convert(network, "litert_float32", tmp_path / "model.tflite")
-
-
 @pytest.mark.parametrize("calibration", [None, draw_crops(1) * 0], ids=["none", "flat"])
 def test_int8_needs_crops_that_show_something(network, tmp_path, calibration):
     """Flat ones would end the process, from inside LiteRT."""

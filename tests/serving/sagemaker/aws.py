@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
@@ -51,7 +50,6 @@ class Aws(ThreadingHTTPServer):
         self.model_url = model_url
         self.faults: dict[str, list[Any]] = defaultdict(list)
         self.calls: list[str] = []
-        self.quota = 1.0
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -94,8 +92,7 @@ class Door(BaseHTTPRequestHandler):
             return self.answer(status, json.dumps(content).encode(), {})
         if action == "ListServiceQuotas":
             quotas = [
-                {"QuotaName": f"{name} for endpoint usage", "Value": aws.quota}
-                for name in INSTANCES
+                {"QuotaName": f"{name} for endpoint usage", "Value": 1.0} for name in INSTANCES
             ]
             return self.answer(200, json.dumps({"Quotas": quotas}).encode(), {})
         if action == "InvokeEndpoint":
@@ -187,15 +184,6 @@ def list_left(url: str) -> list[str]:
     left += [f"object {each['Key']}" for each in objects]
     schedules = open_client(url, "scheduler").list_schedules()["Schedules"]
     return left + [f"schedule {each['Name']}" for each in schedules]
-
-
-def wait(seconds: float):
-    """A fault that is none, but takes time."""
-
-    def fault() -> None:
-        time.sleep(seconds)
-
-    return fault
 
 
 def describe(status: str, reason: str = "") -> tuple[int, dict[str, Any]]:

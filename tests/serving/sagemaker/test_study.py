@@ -29,6 +29,7 @@ from tests.serving.sagemaker.aws import (  # noqa: E402
     SETTINGS,
     describe,
     list_left,
+    open_client,
     refuse,
     run_aws,
 )
@@ -307,8 +308,6 @@ def test_after_kill_9_the_same_command_deletes_and_goes_on(aws, moto, path, run,
     """Killed while an endpoint comes up, and again with the ledger lost: found by name and tag.
     What is somebody else's stays.
     """
-    from tests.serving.sagemaker.aws import open_client
-
     other = open_client(moto, "sagemaker")
     prefix = None
     for is_lost in (False, True):
@@ -354,40 +353,20 @@ def test_time_ends_the_study_and_another_process_is_kept_out(aws, moto, path, ru
         run()
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
+def test_settings_are_checked_before_anything_is_made(aws, moto, run, monkeypatch):
+    """The variable or what is wrong with it is named, and a role that is not to be taken."""
+    for name, value, message in (
         ("SAGEMAKER_BUCKET", "", "set these variables.*SAGEMAKER_BUCKET: bucket of S3"),
         (
             "SAGEMAKER_IMAGE_ARM64",
             "fundus",
-            "give ACCOUNT.dkr.ecr.us-east-1.amazonaws.com/NAME:TAG",
-        ),
-        (
-            "SAGEMAKER_IMAGE_AMD64",
-            SETTINGS["SAGEMAKER_IMAGE_AMD64"].replace("us-east-1", "sa-east-1"),
-            "ACCOUNT.dkr.ecr.us-east-1",
+            "give ACCOUNT.dkr.ecr.us-east-1.amazonaws.com/NAME",
         ),
         ("SAGEMAKER_ROLE", "nobody", "role nobody"),
-    ],
-)
-def test_settings_are_checked_before_anything_is_made(
-    aws, moto, run, monkeypatch, name, value, message
-):
-    """The variable or what is wrong with it is named."""
-    monkeypatch.setenv(name, value)
-    with pytest.raises(DrError, match=message):
-        run()
-    assert not any(action.startswith(("Create", "Put")) for action in aws.calls)
-
-
-def test_a_quota_of_none_and_a_role_that_is_not_to_be_taken(aws, moto, run):
-    """Each is named, before anything is made."""
-    from tests.serving.sagemaker.aws import open_client
-
-    aws.quota = 0.0
-    with pytest.raises(DrError, match="no quota for ml.m"):
-        run()
+    ):
+        with monkeypatch.context() as patch, pytest.raises(DrError, match=message):
+            patch.setenv(name, value)
+            run()
     trusted = {"Service": "sagemaker.amazonaws.com"}
     statement = {"Effect": "Allow", "Principal": trusted, "Action": "sts:AssumeRole"}
     policy = {"Version": "2012-10-17", "Statement": [statement]}

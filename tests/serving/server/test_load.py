@@ -171,40 +171,24 @@ def test_an_address_where_nothing_is_predicted_stops_at_once(serve, files, url):
         run_closed_loop(open_sender(url), files)
 
 
-@pytest.mark.slow
-def test_finds_the_rate_that_one_worker_can_hold(serve, files):
-    """20 ms a request, one at a time: 50/s at most, and less where a random arrival may wait 100
-    ms at most.
+@pytest.mark.parametrize(("num_late", "error", "most"), [(1, "", 50), (2, "", 0), (0, "no", 0)])
+def test_the_rate_is_found_within_a_tenth(files, monkeypatch, num_late, error, most):
+    """99 % within the bound hold a rate, up to 50 a second; 98 % do not, nor does what is refused
+    at once.
     """
-    worker = threading.Lock()
-
-    def answer(_):
-        with worker:
-            return wait(0.02)
-
-    send = open_sender(serve(answer).url)
-    tried = find_max_rate(send, files, bound_ms=150, seconds=1).set_index("rate_per_s")
-    held = tried[tried["held"]]
-    missed = tried[~tried["held"]]
-    assert list(tried.index[:2]) == [8, 16 if 8 in held.index else 4]
-    assert held.index.max() < 60 and missed.index.min() <= 1.1 * held.index.max()
-    assert (held["max_ms"] <= 150).all() and (missed["max_ms"] > 150).all()
-
-
-@pytest.mark.parametrize(("num_late", "error", "held"), [(1, "", 1), (2, "", 0), (0, "no", 0)])
-def test_one_in_a_hundred_may_be_late(files, monkeypatch, num_late, error, held):
-    """99 % within the bound hold a rate; 98 % do not, nor does what is refused at once."""
 
     def draw(*_, rate_per_s, **__):
-        late = num_late if rate_per_s == 8 else 50
+        late = num_late if rate_per_s <= 50 else 50
         times = np.where(np.arange(100) < late, 200.0, 10.0)
         requests = pd.DataFrame({"response_ms": times, "round_trip_ms": times, "sent_s": 0.0})
         known = {"error": error, "decode_ms": 2.0, "predict_ms": 3.0, "rate_per_s": rate_per_s}
         return requests.assign(**known)
 
     monkeypatch.setattr(load, "run_open_loop", draw)
-    tried = find_max_rate(lambda _: (200, b"{}"), files, bound_ms=100, seconds=0.25)
-    assert tried["held"][0] == held and not tried["held"][1:].any()
+    tried = find_max_rate(lambda _: (200, b"{}"), files, bound_ms=100, seconds=1)
+    held = tried["rate_per_s"][tried["held"]].max() if tried["held"].any() else 0
+    assert most / 1.1 <= held <= most
+    assert tried["rate_per_s"].head(2).tolist() == [8, 16 if most else 4]
 
 
 def test_the_command_writes_one_row(serve, tmp_path):
