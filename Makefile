@@ -80,7 +80,8 @@ publish: .venv/ready ## write the repository's address: URL= REF=
 	@$(BIN)/python -m tools.publish --url="$(URL)" --ref="$(REF)"
 
 archive: ## suite.zip, the last commit with its name, for Colab and Kaggle by hand
-	git archive --add-virtual-file=COMMIT:$$(git rev-parse HEAD) -o suite.zip HEAD
+	@git rev-parse HEAD > COMMIT
+	git archive --add-file=COMMIT -o suite.zip HEAD; rm COMMIT
 
 clean: ## delete .venv, environments and results
 	rm -rf .venv .runtimes .environments

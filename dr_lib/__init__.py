@@ -8,7 +8,8 @@ prepared     prepare, Prepared, open_sample
 hardware     probe, choose, Request, activate
 training     TrainingConfig, train_once, build_model
 runs         Run, Monitor, run_study, read_runs
-report       open_rows, Page, groups, plot_training_time, plot_history, answer_training
+report       open_rows, Page, groups, plot_training_time, plot_throughput, plot_history,
+             answer_training
 
 The folders, from the ground up (docs/architecture.md):
 
@@ -49,6 +50,7 @@ _MODULES = {  # the module of each public name
     "Page": "report.page",
     "groups": "report.groups",
     "plot_training_time": "report.figures",
+    "plot_throughput": "report.figures",
     "plot_history": "report.figures",
     "answer_training": "report.answer",
 }

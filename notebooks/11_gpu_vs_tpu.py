@@ -168,7 +168,7 @@ page.table(
 )
 
 # %% tags=["report"]
-from dr_lib.report.figures import plot_throughput
+from dr_lib import plot_throughput
 
 page.figure(
     plot_throughput(selection.timed, lang),

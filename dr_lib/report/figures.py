@@ -91,6 +91,11 @@ def plot_throughput(timed: pd.DataFrame, lang: str = "en") -> Figure:
     Args:
         timed: timed rows of a `Selection`.
         lang: en, or pt with decimal commas.
+
+    Example:
+        >>> from dr_lib.claims.papers import PAPERS
+        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
+        >>> figure = plot_throughput(selection.timed)
     """
     if timed.reindex(columns=["batch_size"])["batch_size"].nunique() < 2:
         return Figure()

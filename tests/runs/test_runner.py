@@ -203,7 +203,7 @@ def test_ctrl_c_says_how_to_go_on(house):
     wait_until(lambda: list_begun(house) or process.poll() is not None, 60)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
-    assert said.endswith("stopped; repeat the command to resume\n")
+    assert said.endswith("stopped; repeat run or prepare to resume it\n")
     assert process.returncode == 130
     wait_for_silence(house)
 
