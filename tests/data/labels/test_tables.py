@@ -105,8 +105,6 @@ STARTS = {
     "1_left": b"\xff\xd8\xff\xe0",
     "1_right.JPG_": b"\xff\xd8\xff\xdb",
     "2_left.png.part": b"\x89PNG\r\n\x1a\n",
-    "2_right.TIFF-1": b"MM\0*",
-    "4_left.pnm": b"P6\n640 480\n255\n",
     "4_right.image": b"\0\0\0\x18ftypheic",
 }
 
@@ -135,18 +133,13 @@ SEVERAL = "row 2: several photographs have this name"
     ("name", "files", "expected"),
     [
         ("C:\\\\Users\\\\X\\\\a.jpg", "a.jpg", "a.jpg"),
-        ("/mnt/x/a.jpg", "a.jpg", "a.jpg"),
-        ("file:///C:/My%20Eyes/a.jpg", "a.jpg", "a.jpg"),
         ("\\\\\\\\server\\\\share\\\\a.jpg", "a.jpg", "a.jpg"),
         ("../p/2.jpg", "p/2.jpg", "p/2.jpg"),
         ("q/2.jpg", "p/2.jpg", "no such file"),
         ("Ju\u0301/1.jpg", "J\u00fa/1.jpg", "J\u00fa/1.jpg"),  # composed and decomposed
-        ("A1.jpg", "a1.jpg A1.jpg", "A1.jpg"),
         ("X/1.jpg", "x/1.jpg X/1.jpg", "X/1.jpg"),
-        ("i.dcm", "i.jpg i.dcm", "i.dcm"),
         ("/data/p/1.jpg", "p/1.jpg q/1.jpg", SEVERAL),
         ("a", "a.jpg a.dcm", SEVERAL),  # an export, and what it was exported from
-        ("a1", "a1.jpg A1.jpg", SEVERAL),
     ],
 )
 def test_photographs_are_found_by_people_s_paths(folder, name, files, expected):
@@ -168,24 +161,12 @@ def test_photographs_are_found_by_people_s_paths(folder, name, files, expected):
             "photo,class\nsecret,1\n",
             "found: 1. A label table needs the columns image and grade",
         ),
-        ("secret.jpg,1\nother.jpg,2\n", "found: 1. A label"),
-        (
-            "image,grade\n" + "secret,7\n" * 8,
-            "rows 2, 3, 4, 5, 6 and 3 more.*0 no retinopathy, 1 mild",
-        ),
         ("Imagem;Laudo\nsecret;1\n", "missing: grade; it has the columns Imagem, Laudo"),
         ("image,grade\nsecret,none\n", 'row 2: grade is "none": it must be 0 no .*, or empty'),
-        ("image,grade\ngone,1\n", "no row of labels.csv can be used.*no such file"),
-        ("image,grade\nsecret,1\nsecret.jpg,2\n", "rows 2, 3.*two grades or patients"),
         ("image,grade,patient\nsecret,1,p\nsecret,1,q\n", "rows 2, 3.*two grades or patients"),
         (
             "image,grade,eye\nsecret,1,middle\n",
             'row 2: eye is "middle": it must be left, right',
-        ),
-        ("image,grade,gradable\nsecret,1,1\nsecret,1,ruim\n", 'row 3: gradable is "ruim"'),
-        (
-            "image,grade,split\nsecret,1,holdout\n",
-            'row 2: split is "holdout": it must be train',
         ),
     ],
 )
@@ -194,17 +175,3 @@ def test_errors_name_file_and_rows_and_never_a_photograph(folder, csv, message):
     with pytest.raises(DrError, match=message) as error:
         read_labels(*folder(csv, "secret.jpg"))
     assert "secret" not in str(error.value)
-
-
-def test_missing_places_are_said_before_anything_else(folder):
-    """No folder, no photographs, no label file."""
-    images, labels = folder("image,grade\na,1\n", "a.jpg")
-    (images / "empty").mkdir()
-    for wrong, message in (
-        ((images / "nowhere", labels), "no folder"),
-        ((images / "empty", labels), "no photographs"),
-        ((images, images / "none.csv"), "no such file"),
-        ((images,), "found: 0"),
-    ):
-        with pytest.raises(DrError, match=message):
-            read_labels(*wrong)

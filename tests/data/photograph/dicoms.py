@@ -1,7 +1,6 @@
 """DICOM files of a picture, as cameras, archives and converters write them."""
 
 import io
-import struct
 
 import numpy as np
 import pytest
@@ -16,14 +15,11 @@ EXPLICIT = uid.ExplicitVRLittleEndian
 BIG = uid.ExplicitVRBigEndian
 DEFLATED = uid.DeflatedExplicitVRLittleEndian
 JPEG = uid.JPEGBaseline8Bit
-JPEG_12 = uid.JPEGExtended12Bit
 JPEG_2000 = uid.JPEG2000
 JPEG_2000_LOSSLESS = uid.JPEG2000Lossless
 RLE = uid.RLELossless
 CANARY = "CaNaRy7Q"
-# what is used elsewhere, or must be right for the pixels
-USED = (0x00080060, 0x00100020, 0x00200060, 0x00200062)
-TEXTS = "AE AS CS DA DS DT IS LO LT PN SH ST TM UC UR UT UI".split()
+TEXTS = ("LO", "LT", "PN", "SH", "ST", "UC", "UT")
 OPHTHALMIC_PHOTOGRAPHY = "1.2.840.10008.5.1.4.1.1.77.1.5.1"
 
 
@@ -100,30 +96,21 @@ def to_codestream(samples: np.ndarray, **options) -> bytes:
 
 
 def add_canaries(encoded: bytes, canary: str = CANARY) -> bytes:
-    """Write the canary, in explicit little endian, into every element of text and of bytes that
-    the standard knows beside the pixels, within a sequence and into private ones; and into the
-    header.
+    """Write the canary into every element of free text that the standard knows in the first
+    groups, within a sequence, into private ones and into the header.
     """
-
-    def write(tag: int, kind: str, value: bytes) -> bytes:
-        start = struct.pack("<2H2s", tag >> 16, tag & 0xFFFF, kind.encode())
-        is_long = kind in ("OB", "SQ", "UC", "UN", "UR", "UT")
-        return start + struct.pack("<2xI" if is_long else "<H", len(value)) + value
-
-    text = canary.encode()
-    known = [
-        write(tag, kind, text)
-        for tag, (kind, *_) in pydicom.datadict.DicomDictionary.items()
-        if kind in TEXTS and tag not in USED and 8 <= tag >> 16 <= 0x40 and tag >> 16 != 0x28
-    ]
-    private = write(0x00090010, "LO", text)
-    private += b"".join(write(0x00091000 + i, kind, text) for i, kind in enumerate(TEXTS))
-    private += write(0x000910F0, "UN", text) + write(0x000910F1, "OB", text)
-    item = b"\xfe\xff\0\xe0" + struct.pack("<I", len(private)) + private
-    header = write(0x00020016, "AE", text) + write(0x00020100, "UI", b"1.2.3.4\0")
-    header += write(0x00020102, "OB", text)
-    end = 144 + int.from_bytes(encoded[140:144], "little")
-    length = (end - 144 + len(header)).to_bytes(4, "little")
-    body = b"".join(known) + private + write(0x00081140, "SQ", item) + encoded[end:]
-    preamble = text.ljust(128, b".")
-    return preamble + encoded[128:140] + length + encoded[144:end] + header + body
+    found = pydicom.dcmread(io.BytesIO(encoded))
+    block = found.private_block(9, canary, create=True)
+    block.add_new(1, "LO", canary)
+    block.add_new(2, "OB", canary.encode())
+    inner = pydicom.Dataset()
+    for tag, (kind, *_) in pydicom.datadict.DicomDictionary.items():
+        if kind in TEXTS and tag not in found and 8 <= tag >> 16 <= 0x40:
+            inner.add_new(tag, kind, canary)
+    found.update(inner)
+    found.ReferencedStudySequence = [inner]
+    found.file_meta.SourceApplicationEntityTitle = canary
+    found.preamble = canary.encode().ljust(128, b".")
+    buffer = io.BytesIO()
+    found.save_as(buffer)
+    return buffer.getvalue()

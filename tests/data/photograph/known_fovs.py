@@ -23,8 +23,6 @@ KINDS = (
     "on grey",
     "on noise",
     "on white",
-    "text",
-    "tab",
     "halo",
     "soft edge",
     "vignette",
@@ -67,23 +65,11 @@ def draw_known_fov(kind: str, width: int, seed: int, textures: list[np.ndarray])
     if kind == "cut by a mask":
         for beyond in (u, -v):
             inside *= beyond < rng.uniform(0.7, 0.92)
-    if kind == "tab":
-        angle = rng.uniform(0, 2 * np.pi)
-        along = u * np.cos(angle) + v * np.sin(angle)
-        across = v * np.cos(angle) - u * np.sin(angle)
-        is_tab = (along > 0.9) & (along < rng.uniform(1.04, 1.12))
-        inside = np.maximum(inside, is_tab & (np.abs(across) < rng.uniform(0.03, 0.08)))
     light = _light(kind, u, depth, rng)[..., None] * inside[..., None]
     image = retina * light + _background(kind, depth, rng) * (1 - inside[..., None])
     if kind == "noisy":
         image += rng.normal(0, rng.uniform(5, 14), image.shape)
     image = np.clip(np.round(image), 0, 255).astype(np.uint8)
-    if kind == "text":
-        size = width / rng.uniform(700, 1100)
-        place = int(0.01 * width), int(0.07 * height)
-        cv2.putText(
-            image, "ID 000123 OD", place, 0, size, (255, 255, 255), max(1, round(2 * size))
-        )
     return KnownFov(image, x, y, radius)
 
 

@@ -5,7 +5,6 @@ import time
 import zlib
 
 import cv2
-import imagecodecs
 import numpy as np
 import pytest
 
@@ -48,12 +47,9 @@ LAYOUTS = {  # file, pixels, levels by which they may be off
     "explicit": (write_dicom(IMAGE), IMAGE, 0),
     "implicit": (write_dicom(IMAGE, syntax=IMPLICIT), IMAGE, 0),
     "big-endian": (write_dicom(IMAGE, syntax=BIG), IMAGE, 0),
-    "planes": (write_dicom(IMAGE, planes=True), IMAGE, 0),
-    "without its header": (write_dicom(IMAGE)[132:], IMAGE, 0),
     "grey": (write_dicom(GREY, "MONOCHROME2"), GREYS, 0),
     "RLE": (write_dicom(IMAGE, syntax=RLE), IMAGE, 0),
     "JPEG": (write_dicom(IMAGE, "YBR_FULL_422", JPEG, frame=PHOTOGRAPH), FROM_JPEG, 0),
-    "JPEG, named RGB": (write_dicom(IMAGE, "RGB", JPEG, frame=PHOTOGRAPH), FROM_JPEG, 0),
     "JPEG, RGB": (write_dicom(IMAGE, "RGB", JPEG, frame=MARKED), IMAGE, 8),
     "JPEG 2000": (
         write_dicom(IMAGE, "YBR_RCT", JPEG_2000_LOSSLESS, frame=LOSSLESS_2000),
@@ -95,26 +91,15 @@ def test_its_colour_profile_counts_and_the_orientation_within_does_not():
     np.testing.assert_array_equal(crop_fundus(frame).image, plain.image)
 
 
-LOSSLESS = imagecodecs.jpeg8_encode(IMAGE, lossless=True, predictor=1)
 TINY = np.zeros((8, 8, 3), np.uint8)
-MPEG_4 = "1.2.840.10008.1.2.4.102"
-BARE = write_dicom(TINY, SpecificCharacterSet="ISO_IR 100")
 REFUSED = {
-    "several frames": write_dicom(TINY, NumberOfFrames=3),
     "stores its colours in a way": write_dicom(IMAGE, "RGB", JPEG, frame=UNMARKED),
     "holds no picture": write_dicom(TINY, Modality="SR", PixelData=None),
-    "is compressed in another way": write_dicom(TINY, syntax=MPEG_4, frame=b"x"),
     "stores its colours": write_dicom(TINY, "YBR_FULL"),
-    "in a way that is not": write_dicom(TINY, "YBR_FULL", JPEG_2000, frame=LOSSY),
-    "colours in a way that": write_dicom(TINY[..., 0], "PALETTE COLOR"),
-    "is deflated: export it": write_dicom(TINY, syntax=DEFLATED),
     "has other samples": write_dicom(TINY, PixelRepresentation=1),
     "than whole numbers of 8 bits": write_dicom(IMAGE.astype(np.uint16) << 4, bits=12),
-    "its colours in a way": write_dicom(GREY, "MONOCHROME1"),
-    "than JPEG, JPEG 2000 and": write_dicom(IMAGE, "RGB", JPEG, frame=write_dicom(TINY)),
     "supported format, or damaged": write_dicom(IMAGE)[:500_000],
     "or is cut short": LAYOUTS["JPEG"][0][:20_000],
-    "a lossless or hierarchical": write_dicom(IMAGE, "RGB", JPEG, frame=LOSSLESS),
     "too many pixels": write_dicom(TINY, Rows=60_000, Columns=60_000),
 }
 
@@ -126,8 +111,8 @@ def test_a_refusal_says_why(reason):
         crop_fundus(REFUSED[reason])
 
 
-@pytest.mark.parametrize("name", ["Rows", "Columns", "SamplesPerPixel", "BitsAllocated"])
-@pytest.mark.parametrize("value", [0, 4, None])
+@pytest.mark.parametrize("name", ["Rows", "SamplesPerPixel", "BitsAllocated"])
+@pytest.mark.parametrize("value", [0, None])
 def test_a_header_that_lies_is_an_error_of_the_file(name, value):
     """Whatever it says of its size: no other error."""
     with pytest.raises((UnreadableImageError, NoFundusError)):

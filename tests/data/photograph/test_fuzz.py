@@ -26,13 +26,8 @@ SEEDS = [
     to_file(draw_fov(300, 220, 150.0, 110.0, 95.0), ".jpg", exif=make_exif(6)),
     to_file(PICTURE, ".jpg", progressive=True),
     to_file(PICTURE.convert("CMYK"), ".jpg"),
-    to_file(PICTURE.convert("L"), ".jpg", restart_marker_blocks=5),
-    to_file(PICTURE, exif=make_exif(6)),
     to_file(PICTURE.quantize(60), transparency=b"\xff"),
-    to_file(PICTURE, ".tif", compression="tiff_lzw"),
-    write_tiff(FOV, tile=(64, 64), compression="zlib", predictor=True),
     write_tiff(FOV, bigtiff=True, byteorder=">", rowsperstrip=7, compression="zstd"),
-    to_file(PICTURE.convert("RGBA"), ".webp", lossless=True),
 ]
 
 

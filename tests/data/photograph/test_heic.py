@@ -9,7 +9,6 @@ from PIL import Image
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.errors import UnreadableImageError
 from tests.data.photograph.pictures import differ, draw_fov, make_exif, to_file
-from tests.data.photograph.test_colour import P3
 
 pytestmark = pytest.mark.slow
 heif = pytest.importorskip("pillow_heif")
@@ -32,14 +31,6 @@ def test_it_is_turned_upright(orientation):
     jpeg = crop_fundus(to_file(IMAGE, ".jpg", quality=95, exif=exif))
     assert heic.circle == pytest.approx(jpeg.circle, abs=0.3)
     assert differ(heic.image, jpeg.image) < 1.5
-
-
-def test_its_colours_are_converted():
-    """From the wide colours of a telephone, as those of a PNG are."""
-    picture = Image.fromarray(IMAGE)
-    picture.info["icc_profile"] = P3
-    as_png = crop_fundus(to_file(IMAGE, icc_profile=P3))
-    assert differ(crop_fundus(to_heic(picture)).image, as_png.image) < 1.5
 
 
 def test_what_is_damaged_is_refused():

@@ -16,15 +16,9 @@ HEIGHT = 480
 WIDTH = 640
 
 
-def blank(level=0, height=HEIGHT, width=WIDTH) -> np.ndarray:
+def blank(level=0) -> np.ndarray:
     """One flat colour, (height, width, 3) uint8."""
-    return np.full((height, width, 3), level, np.uint8)
-
-
-def add_noise(image: np.ndarray, seed: int, sigma: float) -> np.ndarray:
-    """Gaussian noise, the same for all channels where the picture is grey."""
-    noise = np.random.default_rng(seed).normal(0, sigma, (*image.shape[:2], 1))
-    return np.clip(image + noise, 0, 255).astype(np.uint8)
+    return np.full((HEIGHT, WIDTH, 3), level, np.uint8)
 
 
 def to_grey(image: np.ndarray) -> np.ndarray:
@@ -33,21 +27,18 @@ def to_grey(image: np.ndarray) -> np.ndarray:
 
 
 def draw_others() -> dict[str, np.ndarray]:
-    """Closed shutters, blank pages, noise, text, a chessboard, rectangles and skin."""
+    """Closed shutters, blank pages, noise, text, a chessboard and a rectangle."""
     rng = np.random.default_rng(0)
     row, column = np.mgrid[:HEIGHT, :WIDTH]
     pictures = {f"flat {level}": blank(level) for level in (0, 60, 255)}
     pictures["noise"] = rng.integers(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
     board = (row // 80 + column // 80) % 2 * 255
     pictures["chessboard"] = np.dstack([board] * 3).astype(np.uint8)
-    for ink, paper, size in ((255, 0, 0.6), (40, 230, 1.6)):
-        pictures[f"text {size}, {ink} on {paper}"] = page = blank(paper)
-        for line in range(40, HEIGHT, 44):
-            words = f"{line}. patient, left eye"
-            cv2.putText(page, words, (20, line), 0, size, [ink] * 3, round(3 * size))
+    pictures["text"] = page = blank(230)
+    for line in range(40, HEIGHT, 44):
+        cv2.putText(page, "patient, left eye", (20, line), 0, 1.6, (40, 40, 40), 5)
     pictures["rectangle"] = image = blank()
     image[100:380, 120:400] = (200, 120, 70)  # the colour of a retina
-    pictures["skin"] = add_noise(np.full((HEIGHT, WIDTH, 3), (198, 134, 100)), 0, 3)
     return pictures
 
 
@@ -86,11 +77,6 @@ def test_a_hole_is_doubtful():
     assert find_fov(full).flags == {"full_frame", "doubtful"}
 
 
-def test_a_strip_of_retina_is_a_full_frame():
-    """Of a few rows nothing more can be told."""
-    assert find_fov(np.full((16, 3000, 3), (190, 100, 50), np.uint8)).flags == {"full_frame"}
-
-
 def test_a_background_that_jumps_is_doubtful():
     """From a row on all is brighter, as behind damage that a JPEG's decoder does not notice; a
     background that is brighter on one side is none.
@@ -112,9 +98,3 @@ def test_other_pictures_are_doubtful_or_refused():
     for turns in range(4):
         turned = {name: np.rot90(image, turns).copy() for name, image in pictures.items()}
         assert find_accepted(turned) == []
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (2, 30_000), (11, 11)])
-def test_pictures_too_small_for_a_fov_are_refused(shape):
-    """A line or a few pixels are none."""
-    assert find_accepted({"small": blank(200, *shape)}) == []

@@ -9,19 +9,14 @@ from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.errors import UnreadableImageError
 from tests.data.photograph.pictures import GREY, IMAGE, IS_INSIDE, differ, to_file, write_tiff
 
-DEEP = IMAGE.astype(np.uint16)
 ALPHA = (255 * IS_INSIDE).astype(np.uint8)
 ON_WHITE = np.where(IS_INSIDE[..., None], IMAGE, 255).astype(np.uint8)
 LAYOUTS = {
-    "strips": (IMAGE, {"rowsperstrip": 7}),
     "tiles": (IMAGE, {"tile": (64, 64)}),
     "BigTIFF, big-endian": (IMAGE, {"bigtiff": True, "byteorder": ">"}),
     "LZW, differences": (IMAGE, {"compression": "lzw", "predictor": True}),
-    "Deflate": (IMAGE, {"compression": "zlib"}),
     "transparent": (np.dstack([ON_WHITE, ALPHA]), {"extrasamples": ["unassalpha"]}),
     "another sample": (np.dstack([IMAGE, 0 * GREY]), {"extrasamples": ["unspecified"]}),
-    "a profile's name": (IMAGE, {"extratags": [(34675, "s", 0, "Adobe RGB (1998)", True)]}),
-    "two orientations": (IMAGE, {"extratags": [(274, "H", 2, (6, 8), True)]}),
     "several pages": (np.stack([IMAGE, IMAGE[::-1]]), {}),
     "grey": (GREY, {"photometric": "minisblack"}),
 }
@@ -42,14 +37,9 @@ def test_a_layout_changes_nothing(kind):
     ("stored", "options", "reason"),
     [
         (IMAGE.astype(np.float32), {}, "has other samples"),
-        (DEEP << 4, {}, "has other samples"),
         (np.dstack([IMAGE, GREY]), {"photometric": "separated"}, "its colours in another way"),
-        (IMAGE, {"photometric": "ycbcr"}, "stores its colours in another way"),
         (GREY, {"photometric": "miniswhite"}, "stores its colours in another way"),
-        (IMAGE, {"compression": "jpeg"}, "is compressed in a way"),
-        (IMAGE, {"subfiletype": 1}, "begins with a thumbnail"),
         (np.moveaxis(IMAGE, -1, 0), {"planarconfig": "separate"}, "its colours in planes"),
-        (np.stack([IMAGE] * 3), {"volumetric": True, "tile": (1, 64, 64)}, "a volume"),
     ],
 )
 def test_what_is_refused_has_its_reason(stored, options, reason):

@@ -13,7 +13,7 @@ from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.records import ShardError
 
 
-@pytest.mark.parametrize(("num_threads", "seed"), [(1, 4), (3, None), (7, 4)])
+@pytest.mark.parametrize(("num_threads", "seed"), [(1, 4), (3, None)])
 def test_streams_the_batches_of_memory(small_sample, num_threads, seed, monkeypatch):
     """Pixels, targets, weights and order are those of the split decoded as a whole, in each
     epoch.
@@ -46,9 +46,6 @@ def test_a_changed_shard_is_an_error(small_sample, tmp_path):
     shard.write_bytes(content[:-1000] + bytes([content[-1000] ^ 1]) + content[-999:])
     with pytest.raises(ShardError, match="does not match manifest.json"):
         Prepared(folder).load("train", 64, stream=True)
-    shard.write_bytes(b"")
-    with pytest.raises(ShardError, match="was cut short"):
-        images[:1]
     shard.unlink()
     with pytest.raises(ShardError, match="can no longer be read"):
         images[np.array([0])]
