@@ -3,15 +3,13 @@ SageMaker's contract and the API's document.
 """
 
 import base64
-import gzip
+import contextlib
 import json
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
-import imagecodecs
 import jsonschema
 import numpy as np
 import pytest
@@ -22,7 +20,6 @@ from dr_lib.hardware import probe
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.serving.server.app import OPENAPI
-from dr_lib.training.model_folder import read_folder
 from tests.processes import wait_until
 from tests.serving.driver import (
     LIMIT,
@@ -41,13 +38,12 @@ APP = "dr_lib.serving.server.app"
 DOCUMENT = json.loads(OPENAPI.read_bytes())
 JPEG = encode(draw_photograph())
 PNG = encode(draw_photograph(), ".png")
-LOSSLESS = imagecodecs.jpeg8_encode(draw_photograph(), lossless=True, predictor=1)
 JSON = "application/json"
 
 
-def pack_json(encoded, write=base64.b64encode):
-    """The JSON that holds a photograph."""
-    return json.dumps({"image": write(encoded).decode(), "id": 7}).encode()
+def pack_json(encoded):
+    """The JSON that holds a photograph, in lines, as MIME has it."""
+    return json.dumps({"image": base64.encodebytes(encoded).decode(), "id": 7}).encode()
 
 
 def chunk(body, size=65536):
@@ -61,8 +57,6 @@ def check(answer, path="/invocations", method="post"):
     schema = responses[str(answer.status)]["content"]["application/json"]["schema"]
     facts = json.loads(answer.body)
     jsonschema.validate(facts, {**schema, **DOCUMENT})
-    described = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    assert set(described["required"]) <= set(facts) <= set(described["properties"])
     return facts
 
 
@@ -76,9 +70,7 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder):
     probabilities = LiteRT((served_folder / "model.tflite").read_bytes(), 1)(image[None])[0]
     body = check(answer)
     timings_ms = body.pop("timings_ms")
-    machine = body.pop("machine")
-    facts = probe()
-    assert (machine["cpu"], machine["num_cpus"]) == (facts.cpu, facts.num_cpus)
+    assert body.pop("machine")["cpu"] == probe().cpu
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/json"
     sha256 = json.loads((served_folder / "manifest.json").read_text())["sha256"]
     circle = {name: pytest.approx(v, abs=0.01) for name, v in crop.circle._asdict().items()}
@@ -98,20 +90,15 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder):
     assert json.loads(get(port, "/openapi.json").body) == DOCUMENT
 
 
-def test_photographs_come_as_jpeg_png_json_and_in_chunks(port, served_folder):
+def test_photographs_come_as_jpeg_png_json_and_in_chunks(port):
     """However the same file is packed, the answer is the same; so it is for a PNG as for its
     pixels.
     """
     wanted = post(port, JPEG).facts
-    predicted = Predictor(read_folder(served_folder), 1)(JPEG)
-    assert wanted["probabilities"] == predicted["probabilities"]
     for body, media_type in (
         (JPEG, "image/jpg; name=x"),
         (JPEG, None),
-        (JPEG, "application/x-www-form-urlencoded"),
         (pack_json(JPEG), JSON),
-        (pack_json(JPEG, base64.encodebytes), JSON),  # in lines, as MIME has it
-        (pack_json(JPEG, base64.encodebytes).replace(b"\\n", b"\n"), JSON),  # as shells do
         (chunk(JPEG, 1000), "image/jpeg"),
     ):
         answer = post(port, body, media_type)
@@ -125,24 +112,15 @@ CURL = "curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'"
 KEY = '{"image": BASE64}'
 REFUSED = {
     "as curl -F sends it": (415, b"--x", "multipart/form-data; boundary=x", CURL),
-    "as curl -d sends it": (415, JPEG[2:], "application/x-www-form-urlencoded", CURL),
-    "as gzip packs it": (415, gzip.compress(JPEG), "image/jpeg", CURL),
     "nothing": (400, b"", "image/jpeg", "the body is empty"),
     "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), JSON, "neither a JPEG nor"),
-    "a JPEG's first bytes": (400, b"\xff\xd8\xff\xe0", "image/jpeg", "JPEG"),
-    "a lossless JPEG": (400, LOSSLESS, "image/jpeg", "lossless"),
     "half a PNG": (400, PNG[:900], "image/png", "damaged"),
     "too long a side": (400, claim_size(PNG, 40_000, 10), "image/png", "40000"),
-    "no JSON": (400, b'{"image": "', JSON, KEY),
-    "another key": (400, b'{"Image": ""}', JSON, KEY),
     "a list": (400, b"[1]", JSON, KEY),
     "a number of 5,000 digits": (400, b"9" * 5000, JSON, KEY),
     "a path": (400, b'{"image": "/data/eye.jpg"}', JSON, KEY),
-    "a data URL": (400, b'{"image": "data:image/jpeg;base64,/9j/"}', JSON, KEY),
     "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", JSON, "hold little"),
     "black": (422, encode(np.zeros((480, 640, 3), np.uint8)), "image/jpeg", "field of view"),
-    "tiny": (422, encode(draw_photograph(0, 60, 50)), "image/jpeg", "48 px"),
-    "too large": (413, bytes(LIMIT + 1), "image/jpeg", "larger than 6.29 MB"),
 }
 
 
@@ -161,7 +139,7 @@ def test_the_largest_body_is_the_contracts(port):
     """
     assert post(port, chunk(JPEG.ljust(LIMIT, b"\0"))).status == 200
     assert post(port, chunk(bytes(LIMIT + 1))).status == 413
-    assert [get(port, path).status for path in ("/", "/../ping", "/%00")] == [404] * 3
+    assert get(port, "/../ping").status == 404
     assert call(port, "POST", "/ping", JPEG).status == get(port, "/invocations").status == 405
 
 
@@ -193,25 +171,21 @@ def test_busy_is_503(served_folder, monkeypatch):
 
 
 def test_bodies_on_their_way_are_counted(served_folder, monkeypatch):
-    """Bodies on their way have a limit in all, and what slow clients took of it is given back."""
+    """Bodies on their way have a limit in all, and what clients took of it is given back."""
     service = open_service(served_folder, max_body=1_000_000)
     monkeypatch.setattr(f"{APP}.NUM_PENDING", 1)
-    monkeypatch.setattr(f"{APP}.REQUEST_S", 0.5)
-    with run_in_thread(service) as port:
-        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
-        for client in clients:  # all are let in while nothing has come
+    with run_in_thread(service) as port, contextlib.ExitStack() as stack:
+        address = "127.0.0.1", port
+        clients = [stack.enter_context(socket.create_connection(address)) for _ in range(2)]
+        for client in clients:  # both are let in while nothing has come
             client.sendall(head(800_000) + b"1")
-        wait_until(lambda: service.pending_bytes == 4)
-        most = []
-        for client in clients:
-            client.sendall(bytes(700_000))
-            time.sleep(0.05)
-            most.append(service.pending_bytes)
-        assert max(most) <= 1_000_000
-        assert sum(b" 503 " in client.recv(4096) for client in clients) >= 3
+        wait_until(lambda: service.pending_bytes == 2)
+        clients[0].sendall(bytes(700_000))
+        wait_until(lambda: service.pending_bytes == 700_002)
+        clients[1].sendall(bytes(700_000))
+        assert b" 503 " in clients[1].recv(4096)
+        clients[0].close()
         wait_until(lambda: service.pending_bytes == 0)
-        for client in clients:
-            client.close()
         assert post(port, JPEG).status == 200
 
 

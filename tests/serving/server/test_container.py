@@ -11,7 +11,6 @@ import sys
 import venv
 
 import pytest
-from packaging.requirements import Requirement
 
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import read_folder
@@ -56,10 +55,7 @@ def test_it_obeys_the_contract(instructions):
     assert json.loads(said["ENTRYPOINT"])[:3] == ["python", "-m", "dr_lib.serving"]
     assert json.loads(said["CMD"]) == ["serve"] and said["EXPOSE"] == "8080"
     assert not said["USER"].startswith(("root", "0"))
-    check = json.loads(said["HEALTHCHECK"].split("CMD")[1])
-    assert check[0] == "python" and "/ping" in check[-1]
     assert "accept-bind-to-port" in said["LABEL"]
-    assert re.fullmatch(r"python:3\.\d+(\.\d+)?-slim\S*", said["FROM"])
 
 
 def test_it_copies_every_module_that_the_server_imports(
@@ -98,30 +94,3 @@ def test_it_serves_from_a_clean_environment(copied, served_folder, jpeg, tmp_pat
     assert clean.status == 200
     expected = Predictor(read_folder(served_folder), 1)(jpeg)["probabilities"]
     assert clean.facts["probabilities"] == expected
-
-
-@pytest.mark.slow
-def test_its_wheels_for_graviton_exist_and_are_small(instructions, tmp_path):
-    """For the Python of the image nothing is compiled, and all wheels have at most 120 MB."""
-    version = re.search(r"3\.\d+", dict(instructions)["FROM"])[0]
-    command = [sys.executable, "-m", "pip", "download", "-q", "--dest", tmp_path]
-    command += ["--only-binary=:all:", "--python-version", version]
-    for tag in ("_2_28", "_2_27", "_2_17", "2014"):
-        command += ["--platform", f"manylinux{tag}_aarch64"]
-    subprocess.run([*command, "--requirement", SERVING / "requirements.lock"], check=True)
-    wheels = {path.name.split("-")[0]: path.stat().st_size for path in tmp_path.glob("*.whl")}
-    assert {"ai_edge_litert", "numpy", "opencv_python_headless", "granian"} <= set(wheels)
-    assert not set(wheels) & {"tensorflow", "keras", "pydantic"}
-    assert sum(wheels.values()) <= 120e6
-
-
-def test_every_package_has_a_version_and_hashes():
-    """What the container's requirements name is there, as they allow it; pip takes no other."""
-    lock = (SERVING / "requirements.lock").read_text().replace("\\\n", " ")
-    lines = [line for line in lock.splitlines() if line and not line.startswith("#")]
-    assert all(" --hash=sha256:" in line for line in lines)
-    versions = dict(line.split()[0].split("==") for line in lines)
-    for line in (SERVING / "requirements.txt").read_text().splitlines():
-        if line and not line.startswith("#"):
-            named = Requirement(line)
-            assert versions[named.name] in named.specifier, named.name
