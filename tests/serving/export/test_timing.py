@@ -10,11 +10,7 @@ def test_compares_in_turns():
     called = []
     runtimes = {name: lambda _, name=name: called.append(name) for name in "abc"}
     rounds = compare_latency(runtimes, np.zeros((1, 1, 3)), num_rounds=6)
-    assert (
-        sorted(rounds.columns) == list("abc")
-        and len(rounds) == 6
-        and (rounds >= 0).all(axis=None)
-    )
+    assert rounds.shape == (6, 3) and (rounds >= 0).all(axis=None)
     turns = np.reshape(called, (7, 3, 6))
     assert (turns == turns[..., :1]).all() and (np.sort(turns[..., 0]) == list("abc")).all()
-    assert len({tuple(turn) for turn in turns[..., 0]}) > 1
+    assert len(np.unique(turns[..., 0], axis=0)) > 1

@@ -143,23 +143,27 @@ def run_aws(behind: str, model_url: str) -> Iterator[Aws]:
     with Aws(behind, model_url) as aws:
         threading.Thread(target=aws.serve_forever, args=(0.01,), daemon=True).start()
         urllib.request.urlopen(f"{behind}/moto-api/reset", b"")
-        policy = {"Statement": [{"Effect": "Allow", "Principal": {"Service": TRUST}}]}
         open_client(behind, "iam").create_role(
-            RoleName="fundus", AssumeRolePolicyDocument=json.dumps(policy)
+            RoleName="fundus", AssumeRolePolicyDocument=write_policy(*TRUST)
         )
         open_client(behind, "s3").create_bucket(Bucket="models")
         ecr = open_client(behind, "ecr")
         ecr.create_repository(repositoryName="fundus")
+        kind = "application/vnd.docker.distribution.manifest.v2+json"
         for tag in ("amd64", "arm64"):
-            kind = "application/vnd.docker.distribution.manifest.v2+json"
-            manifest = {"schemaVersion": 2, "mediaType": kind, "layers": [], "config": {}}
+            manifest = {"schemaVersion": 2, "mediaType": kind, "config": {"digest": tag}}
             ecr.put_image(
-                repositoryName="fundus",
-                imageManifest=json.dumps(manifest | {"config": {"digest": tag}}),
-                imageTag=tag,
+                repositoryName="fundus", imageManifest=json.dumps(manifest), imageTag=tag
             )
         yield aws
         aws.shutdown()
+
+
+def write_policy(*services: str) -> str:
+    """The policy of a role that services may take."""
+    principal = {"Service": services}
+    statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
 def open_client(url: str, service: str):
