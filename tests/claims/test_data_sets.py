@@ -49,15 +49,12 @@ def test_a_published_auc_is_judged_by_the_interval_over_patients(model, interval
         ({}, ""),
         ({"patience": 10}, ""),  # their code counts to ten, and stops an epoch later
         ({"seed": 21, "repetition": 3, "data_dir": "mine", "backend": "jax"}, ""),
-        ({"optimizer": "rmsprop"}, "optimizer=rmsprop_voets"),
-        ({"batch_size": 8, "epochs": 50}, "batch_size=32, epochs=200"),
         (
             {"optimizer": "adam", "learning_rate": 0.003},
             "learning_rate=0.001, optimizer=rmsprop_voets",
         ),
         ({"patience": 0}, "patience=10|11"),
         ({"crop_method": "robust"}, "crop_method=voets"),
-        ({"augmentation": "flip", "weights": "none"}, "augmentation=colour, weights=imagenet"),
         (
             None,
             "augmentation=colour, batch_size=32, crop_method=voets, epochs=200, image_size.*",
@@ -98,4 +95,4 @@ def test_a_data_set_is_photographs_that_are_said_to_be_its(tmp_path):
     drawn = judge_ensemble(tmp_path, dataset="eyepacs", data_kind="synthetic")
     assert drawn.loc["E1", "verdict"] == "not comparable"
     assert drawn.loc["E1", "reason"].endswith("differs in data_kind=photographs")
-    assert judge_ensemble(tmp_path).loc["E1", "verdict"] != "undecided"
+    assert judge_ensemble(tmp_path).loc["E1", "verdict"] == "not measured"

@@ -2,7 +2,6 @@
 
 from xml.etree import ElementTree
 
-import pandas as pd
 import pytest
 
 from dr_lib.claims.claims import read_claims
@@ -11,7 +10,7 @@ from dr_lib.claims.papers import PAPERS
 from dr_lib.claims.verdicts import judge_claims
 from dr_lib.report import page
 from dr_lib.report.groups import select_runs
-from tests.report.real_rows import CPU, T4X2, TPU, run_scenarios, train_referable
+from tests.report.real_rows import CPU, run_scenarios, train_referable
 
 
 def read_table(text: str) -> dict[str, dict[str, str]]:
@@ -30,13 +29,10 @@ def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
     assert list(every) == list(judged["id"])
     assert {row["verdict"] for row in given.values()} == {"holds", "does not hold"}
     mean = given["C34"]
-    assert every["C34"]["place in the paper"] == "our reading of C14, C15"
-    assert mean["claim"].startswith("TensorFlow takes 2 to 3 times as long as MXNet")
     assert float(mean["ours"].split()[0]) == pytest.approx(
         5, abs=0.01
     )  # the sessions differ, and cancel
     assert (mean["n"], mean["verdict"]) == ("3", "does not hold")
-    assert every["C33"]["verdict"] == "holds" and len(every["C34"]) <= 8
     assert "C28" not in every  # which no row can judge
 
 
@@ -49,12 +45,3 @@ def test_what_no_row_reaches_is_folded_into_one_line(shown):
     num = len(read_claims("B"))
     assert f"Todas as {num} afirmações: não medida {num}<" in shown[2]
     assert ">não medida<" in shown[2]
-
-
-def test_what_a_row_holds_is_no_markup_in_a_claim(shown):
-    """The name of a network, in what two machines differ."""
-    sides = [train_referable([1, 2], hardware, seed=20) for hardware in (T4X2, TPU)]
-    runs = pd.concat([sides[0], sides[1].assign(weights="<b>my_*model*")], ignore_index=True)
-    show_claims(page.Page(), judge_claims("A", select_runs(runs)))
-    assert "&lt;b&gt;my_*model*" in shown[2]
-    assert "<b>" not in "".join(shown)

@@ -103,31 +103,12 @@ def use_cpu(memory):
     return [runs.assign(memory_percent_mean=times * runs["memory_percent_mean"])]
 
 
-def reach(best):
-    """CUDA C that reaches 98 % in a tenth of Keras's time, which reaches this."""
-    accuracy = np.linspace(0.8, best, 40).tolist()
-    return [
-        train_mnist("paper", 4 * NEAR, COLAB_T4, RISING),
-        train_mnist("keras_tensorflow", 40 * NEAR, COLAB_CPU, accuracy),
-    ]
-
-
 def train_digits(**keras):
     """CUDA C on a T4 and Keras on Colab's CPU, with the means of paper D."""
     return [
         train_mnist("keras_tensorflow", 621 * NEAR, COLAB_CPU, **keras),
         train_mnist("paper", 219 * NEAR, COLAB_T4),
     ]
-
-
-def keep_busy(percent):
-    """All scenarios with this use of the CPU beside a GPU by PyTorch, and 97 % else."""
-    cpu, gpu = (one.assign(cpu_percent_mean=97 * QUIET[one.index % 3]) for one in run_both())
-    is_torch = gpu["framework"] == "pytorch"
-    gpu["cpu_percent_mean"] = gpu["cpu_percent_mean"].mask(
-        is_torch, percent + gpu.index % 3 / 99
-    )
-    return cpu, gpu
 
 
 CASES = [
@@ -137,7 +118,6 @@ CASES = [
     ("A6", lambda: [both(tpu=[1994.0, 1995.0])], "undecided", "fewer than three sessions"),
     # other work, data or hardware is named and not compared
     ("A6", lambda: [both(epochs=3)], "not comparable", "differs in epochs=200$"),
-    ("A6", lambda: [both().assign(patience=11)], "not comparable", "differs in patience=0$"),
     ("A6", lambda: [both(data_kind="synthetic")], "not comparable", "data_kind=photographs$"),
     (
         "A6",
@@ -145,7 +125,6 @@ CASES = [
         "not comparable",
         r"differs in accelerator=TPU\*, accelerator=Tesla T4, num_accelerators=2$",
     ),
-    ("A6", lambda: train_both(data_sha256="other"), "not comparable", "data_sha256"),
     # mode plain is judged alone, on ten of twenty rows
     ("A6", lambda: [both(), both(gpu=1500 + SPREAD, mode="fast")], "holds", "", {"n": [10]}),
     # any TPU: a v2 and a v5e are two groups, each of which has to save as much
@@ -161,23 +140,13 @@ CASES = [
     # no rows, failed rows, and rows without a time
     ("A6", lambda: [pd.DataFrame()], "not measured", "", {"n": [0]}),
     ("A6", lambda: [both(status="failed")], "not measured", "", {"n": [0]}),
-    ("A6", lambda: [both().assign(train_s=None)], "not measured", "", {"n": [0]}),
-    # ten trainings of one session tell nothing of the next; of three sessions they do
+    # ten trainings of one session tell nothing of the next
     (
         "A6",
         lambda: [table.assign(boot=table["accelerator"]) for table in train_both()],
         "undecided",
         "fewer than three sessions",
         {"n": [1]},
-    ),
-    (
-        "A6",
-        lambda: [
-            table.assign(boot=table["accelerator"] + [*"abcabcabca"]) for table in train_both()
-        ],
-        "holds",
-        "",
-        {"n": [3]},
     ),
     # scenarios differ 15-fold, repetitions by 2 %: pooled, no interval would be narrow enough
     (
@@ -203,15 +172,13 @@ CASES = [
     ),
     # what one session ran interleaved is paired by repetition
     ("C1 C4", lambda: [run_cpu(5000 * QUIET, boot="one")], "holds", "", {"n": [3, 3]}),
-    # a laptop that is priced as F4s_v2 gets no verdict on F4s_v2, nor its processor unnamed
+    # a laptop that is priced as F4s_v2 gets no verdict on F4s_v2
     (
         "C4",
         lambda: [run_scenarios(priced_as="F4s_v2", **PAPER_C)],
         "not comparable",
         "cpu=.*, num",
     ),
-    ("C4", lambda: [run_cpu(NEAR)], "holds"),
-    ("C4", lambda: [run_cpu(NEAR, priced_as="")], "not comparable", r"priced_as=\*F4s_v2$"),
     # several columns all have to agree
     ("C38", lambda: use_cpu(20.0), "holds"),
     ("C38", lambda: use_cpu(40.0), "does not hold"),
@@ -242,7 +209,6 @@ CASES = [
         "undecided",
         "4 cells of the design were not run$",
     ),
-    ("C33", lambda: [run_scenarios().assign(framework="keras_jax")], "not comparable"),
     # the stack of two machines has to be equal
     ("C53", lambda: [run_scenarios(), run_scenarios(0.06 * NEAR, NC4AS)], "holds"),
     (
@@ -261,34 +227,17 @@ CASES = [
         "does not hold",
         "Tesla T4",
     ),
-    ("C32", lambda: [run_scenarios(NEAR, F4S), run_scenarios(NEAR, NC4AS)], "holds"),
-    # a machine where nothing was repeated saves no claim from another one
-    (
-        "C32",
-        lambda: [run_scenarios(NEAR, F4S, wide(2.0)), run_scenarios([1.0], NC4AS)],
-        "does not hold",
-    ),
     # work that the claim does not name is no mean over two of its levels: each is judged
-    ("C4 C33", lambda: run_both(threads_asked=1), "not comparable", "threads_asked=0"),
     (
         "C32",
         lambda: [run_scenarios(), run_scenarios(only=wide(0.5)).assign(learning_rate=0.5)],
         "does not hold",
         "1 of 2 satisfy it",
     ),
-    # PyTorch that leaves the CPU idle beside a GPU does not always keep it near 100 %; one machine
-    # of two says nothing of both
-    ("C12 C41", lambda: keep_busy(97), "holds"),
-    ("C12", lambda: keep_busy(97)[:1], "undecided"),
-    ("C12 C41 C45 C46", lambda: keep_busy(20.0), "does not hold"),
     # Colab gives hosts of other makers, and of 96 cores
     ("D2 D3 D8 D1 D6 D9", train_digits, "holds"),
     ("D2 D3 D8", lambda: train_digits(num_cpus=96), "not comparable"),
-    # CUDA C is first at 90, 95 and 97 %; that Keras never has 97 % decides nothing
-    ("D9", lambda: reach(0.98), "holds"),
-    ("D9", lambda: reach(0.96), "undecided"),
     # a best epoch that is the last shows no peak: the accuracy may rise on
-    ("D7", lambda: [train_mnist("fused", 219 * NEAR, COLAB_T4)], "holds"),
     (
         "D7",
         lambda: [train_mnist("fused", 219 * NEAR, COLAB_T4, RISING)],
@@ -296,15 +245,6 @@ CASES = [
         "^best_epoch is not positive and finite in every run$",
     ),
     # a claim about both networks needs both
-    (
-        "B41",
-        lambda: [
-            serve(base * NEAR, model, machine)
-            for model, bases in (("mobilenet", (60, 30)), ("vgg19", (400, 200)))
-            for base, machine in zip(bases, (OLD, NEW), strict=True)
-        ],
-        "holds",
-    ),
     (
         "B41",
         lambda: [serve(60 * NEAR, "mobilenet", OLD), serve(30 * NEAR, "mobilenet", NEW)],
@@ -332,13 +272,12 @@ CASES = [
         lambda: [serve(QUIET * 350.6, "vgg19", OLD), serve(QUIET * 204.6, "vgg19", NEW)],
         "holds",
     ),
-    # a client beside the server does not wait as the paper's clients did, nor did these pause
+    # a client beside the server does not wait as the paper's clients did
     (
         "B6 B14",
         lambda: [serve(QUIET * 204.6, "vgg19", NEW, endpoint="local")],
         "holds, not comparable",
     ),
-    ("B6", lambda: [serve(QUIET * 204.6, "vgg19", NEW, gap_s=0.0)], "not comparable"),
     # served models are one file on like servers; one that nothing names is another
     *(
         (
@@ -353,7 +292,6 @@ CASES = [
         for columns, verdict, reason in (
             ({}, "holds", ""),
             ({"model_version": "0123"}, "not comparable", "model_version"),
-            ({"model_version": None}, "not comparable", "model_version"),
             ({"tensorflow": "2.20.0"}, "not comparable", "tensorflow"),
         )
     ),
@@ -373,19 +311,15 @@ CASES = [
         for tpu, named in (
             ({}, ""),
             ({"keras": "3.15.9", "python": "3.12.1", "tensorflow": "2.1.0"}, ""),
-            ({"strategy": "DataParallel", "num_replicas": 8, "driver": "1", "cpu": "x"}, ""),
             ({"keras": "3.14.1"}, "keras (3.14, 3.15)"),
             ({"jit": None}, "jit (True, unknown)"),
-            ({"environment_settings": "XLA_FLAGS: 1"}, "environment_settings"),
-            ({"batch_norm": "local"}, "batch_norm"),
             ({"matmul_precision": "bfloat16"}, "matmul_precision (bfloat16, float32)"),
-            ({"conv_precision": None}, "conv_precision (float32, unknown)"),
             ({"optimizer": "adamw"}, "optimizer (adam, adamw)"),  # work
         )
     ),
     # unknown arithmetic is like nothing, between machines
     (
-        "A9 A8",
+        "A9 A6 A8",
         lambda: [
             table.drop(columns=["matmul_precision", "conv_precision"])
             for table in (
@@ -394,7 +328,7 @@ CASES = [
                 train_referable(1994 * TEN, TPU, **ON_JAX),
             )
         ],
-        "not comparable, holds",
+        "not comparable, not comparable, holds",
         r"matmul_precision \(unknown\)",
     ),
 ]
@@ -429,7 +363,6 @@ def test_a_saving_inside_the_tolerance_holds():
     [
         (0.93, "holds", ""),
         (0.50, "not comparable", "test auc differs by -0.43"),
-        (0.98, "not comparable", "test auc differs by 0.0"),
         (0.945, "undecided", "test auc differs by 0.0"),
         (None, "not comparable", "test auc not measured"),
     ],
@@ -443,13 +376,6 @@ def test_a_machine_whose_model_is_another_wins_nothing(auc, verdict, words):
     (found,) = judge("A6", gpu, tpu)
     assert found.verdict == verdict
     assert words in found.reason
-
-
-def test_machines_that_learned_nothing_prove_nothing():
-    """Equal AUCs, of chance: the saving is undecided."""
-    (found,) = judge("A6", both(metric_auc_test=0.5, metric_auc_test_low=0.4))
-    assert found.verdict == "undecided"
-    assert "not been shown to be better than chance" in found.reason
 
 
 def test_one_unlike_model_among_many_cells_is_found():
@@ -467,30 +393,6 @@ def test_one_unlike_model_among_many_cells_is_found():
     assert frameworks.verdict == "does not hold"
 
 
-def test_one_printed_saving_is_read_in_three_ways():
-    """TensorFlow on the T4 and JAX on the TPU: a saving of stack and hardware, 35 %."""
-    arms = [
-        train_referable(3080 * TEN, T4X2).assign(batch_norm="local"),
-        train_referable(2700 * TEN, T4X2, **ON_JAX).assign(batch_norm="global"),
-        train_referable(1994 * TEN, TPU, **ON_JAX).assign(batch_norm="global"),
-    ]
-    found = {claim.id: claim for claim in judge("A6 A8 A9", *arms)}
-    verdicts_found = [claim.verdict for claim in found.values()]
-    assert verdicts_found == ["not comparable", "holds", "does not hold"]
-    assert found["A8"].ours.value == pytest.approx(35.3, abs=0.1)
-    for words in (
-        "batch_norm (global, local)",
-        "backend (jax, tensorflow)",
-        "jit (False, True)",
-    ):
-        assert words in found["A6"].reason
-
-
-def run_claims(*words):
-    """The command claims."""
-    return CliRunner().invoke(main, ["claims", *map(str, words)])
-
-
 def write_training(folder, times, sessions=3, **columns):
     """Rows of two T4 and of a TPU, which takes 64 % of their time, by study file in `folder`."""
     for place, hardware in (("gpu", T4X2), ("tpu", TPU)):
@@ -503,9 +405,7 @@ def write_training(folder, times, sessions=3, **columns):
 
 
 def test_the_command_lists_verdicts_by_the_rows_that_count(tmp_path):
-    """A copy of a run, whatever it is called, and a time that is none are no part of a verdict. A
-    column that no row has is refused.
-    """
+    """A copy of a run, whatever it is called, and a time that is none are no part of a verdict."""
     times = 3000 * np.array([1, 1.01, 0.99, 1.001, 1.011, 0.991])
     folder = write_training(tmp_path / "mine", times)
     write_training(tmp_path / "again", times)
@@ -518,9 +418,7 @@ def test_the_command_lists_verdicts_by_the_rows_that_count(tmp_path):
     assert (found.verdict, found.ours.n) == ("holds", 3), found.reason
     reasons = select_runs(runs).excluded["reason"].tolist()
     assert sorted(reasons) == [COPY] * 12 + [NO_TIME]
-    said = run_claims(folder, "--out", tmp_path / "claims.csv").output
+    out = str(tmp_path / "claims.csv")
+    said = CliRunner().invoke(main, ["claims", str(folder), "--out", out]).output
     assert re.search(r"(?m)^ *A6 +holds +36 ± 5 %", said), said
-    assert "not measured" in said
-    assert "A6" in set(pd.read_csv(tmp_path / "claims.csv")["id"])
-    refused = run_claims(folder, "--pool", "modes").output
-    assert refused.startswith("Error: pool modes: no row has it, choose from ")
+    assert "A6" in set(pd.read_csv(out)["id"])

@@ -57,13 +57,6 @@ CHANCE = "The model has not been shown to be better than chance: its AUC is "
             [FINDS.format(7, 7, 7, 8), "Too few patients to decide: effectively 7"],
             ["of 100"],
         ),
-        (  # what finds all by referring all is no praise
-            USELESS,
-            [count(25, 0, 40, 0)],
-            CHANCE,
-            ["At high sensitivity, this model refers everybody."],
-            ["25 of 25"],
-        ),
         (  # one missed and one alarm are not rounded away, nor is a bound
             GOOD,
             [count(249, 1, 1, 299) | {"sensitivity_low": 0.9955, "sensitivity_high": 0.9990}],

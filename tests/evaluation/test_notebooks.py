@@ -7,7 +7,7 @@ import papermill
 import pytest
 
 from tests.notebooks import execute, num_pictures, texts
-from tests.report.predictions import draw_abroad, draw_predictions, write
+from tests.report.predictions import draw_predictions, write
 
 
 def test_12_reads_the_only_predictions_of_the_clone_and_asks_where_there_are_two(clone, kernel):
@@ -26,19 +26,3 @@ def test_12_reads_the_only_predictions_of_the_clone_and_asks_where_there_are_two
     asked = asked.format("papermill_runs/adhoc/runs", "predictions.csv")
     with pytest.raises(papermill.PapermillExecutionError, match=re.escape(asked)):
         execute(clone, "12_evaluate", kernel)
-
-
-@pytest.mark.slow
-def test_12_averages_models_and_names_another_hospital(clone, kernel, tmp_path):
-    """An ensemble; the first screen says how it does elsewhere."""
-    tables = {
-        "a": draw_predictions(300).assign(model_version="v1", dataset="home"),
-        "b": draw_predictions(300, noise=5.0).assign(model_version="v2", dataset="home"),
-        "c": draw_abroad(),
-        "d": draw_abroad(2.0, "v2"),
-    }
-    paths = [str(write(tmp_path, table, name)) for name, table in tables.items()]
-    asked = {"predictions": ",".join(paths), "ensemble": True, "out": str(tmp_path / "out")}
-    said = texts(execute(clone, "12_evaluate", kernel, **asked))
-    assert re.search(r'On the data set abroad .AUC.</h3><div class="big">0\.\d+ ', said)
-    assert "ensemble of 2: a, b" in (tmp_path / "out" / "card.csv").read_text()

@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pandas as pd
+from matplotlib.text import Text
 
 from dr_lib.report.groups import select_runs
 
@@ -16,25 +17,8 @@ def timed_runs(rows) -> pd.DataFrame:
 
 def words(figure) -> str:
     """Everything written in the figure."""
-    axes = [
-        t.get_text()
-        for ax in figure.axes
-        for t in [*ax.texts, *ax.get_xticklabels(), *ax.get_yticklabels()]
-    ]
-    axes += [label for ax in figure.axes for label in (ax.get_xlabel(), ax.get_ylabel())]
-    titles = [ax.get_title(loc=loc) for ax in figure.axes for loc in ("left", "right")]
-    legends = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends
-    listed = [t.get_text() for legend in legends for t in legend.get_texts()]
-    return "\n".join(
-        [
-            figure.get_suptitle(),
-            figure.get_supxlabel(),
-            figure.get_supylabel(),
-            *titles,
-            *axes,
-            *listed,
-        ]
-    )
+    figure.draw_without_rendering()
+    return "\n".join(text.get_text() for text in figure.findobj(Text))
 
 
 def is_whole(figure) -> bool:

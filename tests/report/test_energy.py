@@ -23,6 +23,8 @@ def test_joules_and_grams_by_hand():
     names = ("energy_j", "joules_per_epoch", "joules_per_image", "gco2")
     assert [row[name] for name in names] == pytest.approx([3.96e6, 396_000, 396, 42.35])
     assert pd.isna(row["joules_per_prediction"])
+    load = copy_row("22", "litert_int8", gpu_energy_j=500.0, num_predictions=200, **T4X2)
+    assert measure_energy(pd.DataFrame([load]))["joules_per_prediction"].tolist() == [2.5]
     assert measure_energy(runs)["gco2"].isna().all()
     early = measure_energy(runs.assign(epochs_done=4))  # of ten: 990 kJ each
     assert early["joules_per_epoch"].tolist() == pytest.approx([990_000])
@@ -35,17 +37,6 @@ def test_the_energy_of_a_part_is_not_the_runs():
     ]
     energy = measure_energy(pd.DataFrame(runs))
     assert energy["energy_j"].tolist() == pytest.approx([NAN, 3.96e6], nan_ok=True)
-
-
-def test_a_prediction_has_its_share_of_the_load():
-    """500 and 700 J for 200 answers each."""
-    load = {"num_predictions": 200}
-    rows = [
-        copy_row("22", "litert_int8", gpu_energy_j=j, **load, **T4X2) for j in (500.0, 700.0)
-    ]
-    energy = tabulate_energy(select_runs(pd.DataFrame(rows).assign(boot="one")))
-    assert energy["joules_per_prediction"].tolist() == pytest.approx([(2.5 * 3.5) ** 0.5])
-    assert energy["n"].tolist() == [2]
 
 
 @pytest.mark.parametrize("changes", [TPU, T4X2])

@@ -43,12 +43,7 @@ def test_folders_that_are_missing_are_named_unless_they_are_the_default(tmp_path
 def test_rows_are_chosen_by_an_expression():
     """Of pandas; what is none, names no column or is true for no row is refused."""
     rows = pd.DataFrame({"run": [*"abc"], "epochs": [2, 20, 20], "model": ["x", "x", "y"]})
-    for only, chosen in {
-        "": "abc",
-        "epochs == 20": "bc",
-        "epochs > 2 and model == 'x'": "b",
-    }.items():
-        assert "".join(choose_rows(rows, only)["run"]) == chosen
-    for only in ("epochs == 3", "epoch == 2", "epochs=2", "epochs =="):
+    assert list(choose_rows(rows, "epochs > 2 and model == 'x'")["run"]) == ["b"]
+    for only in ("epochs == 3", "epoch == 2", "epochs =="):
         with pytest.raises(DrError, match=f"^only {only}: "):
             choose_rows(rows, only)

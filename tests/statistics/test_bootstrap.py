@@ -1,8 +1,5 @@
 """The bootstrap over patients, against theory and scikit-learn."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
@@ -10,10 +7,9 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc, score_kappa
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_weighted_aucs_are_those_of_scikit_learn(seed):
+def test_weighted_aucs_are_those_of_scikit_learn():
     """With weights of 0 to 4 and tied probabilities, two draws at once."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     grade, *weights = rng.integers(0, 5, (3, 200))
     probability = (grade + rng.normal(0, 2, 200)).round()
     found = score_auc(grade >= 2, probability)(np.array(weights))
@@ -40,9 +36,7 @@ def average(values):
 
 
 def test_the_mean_over_patients_has_the_bounds_of_its_theory():
-    """100 patients of two equal photographs: those of 100 values, not of 200; the same again, and
-    for two scores at once.
-    """
+    """100 patients of two equal photographs: those of 100 values, not of 200; the same again."""
     values = np.random.default_rng(0).normal(5, 1, 100).repeat(2)
     kinds = np.arange(200) < 60
     found = bootstrap_patients(average(values), kinds, np.arange(200) // 2)
@@ -50,12 +44,6 @@ def test_the_mean_over_patients_has_the_bounds_of_its_theory():
     expected = (values.mean(), values.mean() - half, values.mean() + half, 100)
     assert found == pytest.approx(expected, abs=0.03)
     assert found == bootstrap_patients(average(values), kinds, np.arange(200) // 2)
-    both = bootstrap_patients(
-        lambda weights: np.stack([average(values)(weights)] * 2),
-        kinds,
-        np.arange(200) // 2,
-    )
-    assert both.low.tolist() == [found.low] * 2
 
 
 def test_a_patient_of_many_photographs_makes_few_of_many():
@@ -73,24 +61,3 @@ def test_few_patients_have_no_bounds(patients, of_kind):
         average(np.ones(patients)), np.arange(patients) < of_kind, range(patients)
     )
     assert (value, n) == (1, patients) and np.isnan([low, high]).all()
-
-
-LARGE = """
-import numpy as np
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc, score_kappa
-rng = np.random.default_rng(0)
-y = rng.random(200_000) < 0.3
-found = bootstrap_patients(score_auc(y, y + rng.normal(size=200_000)), y, np.arange(200_000) // 2)
-assert found.low < found.value < found.high
-(peak,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
-print(peak.split()[1])
-"""
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_patients_need_less_than_1_gb():
-    """With two photographs each, imports and all."""
-    ran = subprocess.run(
-        [sys.executable, "-c", LARGE], check=True, capture_output=True, text=True
-    )
-    assert int(ran.stdout) < 1e6  # KB

@@ -6,7 +6,7 @@ from scipy import stats
 
 from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc, score_kappa
 from dr_lib.statistics.calibration import fit_calibration
-from dr_lib.statistics.clustered import auc_interval, difference_interval, proportion_interval
+from dr_lib.statistics.clustered import auc_interval, proportion_interval
 
 pytestmark = pytest.mark.slow
 STUDIES = 5000
@@ -44,12 +44,8 @@ def count_missed(found: list, truth: float) -> float:
         (0.80, 15, 15, "two", 0),
         (0.80, 20, 200, "one", 0),
         (0.90, 30, 90, "two", 1.0),  # many ties
-        (0.90, 60, 60, "many", 0),
-        (0.97, 30, 100, "two", 0),
-        (0.97, 100, 300, "many", 0.5),
-        (0.99, 40, 160, "two", 0),
+        (0.97, 100, 300, "many", 0),
         (0.998, 50, 200, "two", 0),
-        (0.998, 200, 200, "many", 0),
     ],
 )
 def test_an_auc_misses_in_no_more_than_six_and_a_half_percent(
@@ -76,11 +72,8 @@ def test_an_auc_misses_in_no_more_than_six_and_a_half_percent(
     ("share", "patients", "photographs"),
     [
         (0.5, 30, "two"),
-        (0.8, 60, "two"),
         (0.9, 100, "many"),
         (0.9, 200, "one of 20"),
-        (0.9, 150, "two"),
-        (0.95, 300, "two"),
     ],
 )
 def test_a_share_misses_in_no_more_than_six_and_a_half_percent(share, patients, photographs):
@@ -94,23 +87,7 @@ def test_a_share_misses_in_no_more_than_six_and_a_half_percent(share, patients, 
     assert count_missed(found, share) <= CLOSED_FORM
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "m", "n"),
-    [(0.7, 0.9, 40, 80), (0.9, 0.9, 30, 200), (0.95, 0.8, 60, 60)],
-)
-def test_a_difference_misses_in_no_more_than_six_and_a_half_percent(first, second, m, n):
-    """Of two groups of patients; and 0.7 of 40 is told from 0.9 of 80 in three of four studies."""
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(STUDIES):
-        a = proportion_interval(rng.random(m) < first, range(m))
-        b = proportion_interval(rng.random(n) < second, range(n))
-        found.append(difference_interval(a, b))
-    assert count_missed(found, first - second) <= CLOSED_FORM
-    assert (first, second) != (0.7, 0.9) or np.mean([each.high < 0 for each in found]) > 0.75
-
-
-@pytest.mark.parametrize(("patients", "true"), [(40, 1.0), (100, 1.0), (100, 0.5), (400, 1.0)])
+@pytest.mark.parametrize(("patients", "true"), [(40, 1.0), (100, 0.5)])
 def test_a_slope_misses_in_no_more_than_six_and_a_half_percent(patients, true):
     """Of two eyes that are alike, whose logits are right, or twice too extreme."""
     rng = np.random.default_rng(0)
@@ -124,7 +101,7 @@ def test_a_slope_misses_in_no_more_than_six_and_a_half_percent(patients, true):
 
 
 def draw_study(patients: int, rng) -> dict:
-    """Two eyes of each patient, two tests of them, and grades of the first."""
+    """Two eyes of each patient with their grades, and two tests of them."""
     patient = np.arange(patients).repeat(2)
     severity = draw_normal(patient, rng)
     tests = [severity + error * draw_normal(patient, rng) for error in (0.7, 1.0)]
@@ -133,7 +110,6 @@ def draw_study(patients: int, rng) -> dict:
         "patient": patient,
         "y": severity > 0.7,
         "tests": tests,
-        "p": 1 / (1 + np.exp(-2 * (tests[0] - 0.7))),
         "grade": np.digitize(severity, levels),
         "predicted": np.digitize(tests[0], levels),
     }
@@ -142,19 +118,13 @@ def draw_study(patients: int, rng) -> dict:
 def resample(study: dict, what: str):
     """A score of the study, with its interval."""
     y, patient = study["y"], study["patient"]
-    if what == "brier":
-        error = (study["p"] - y) ** 2
-        return bootstrap_patients(lambda w: w @ error / w.sum(axis=1), y, patient)
     if what == "auc difference":
         first, second = (score_auc(y, test) for test in study["tests"])
         return bootstrap_patients(lambda w: second(w) - first(w), y, patient)
-    if what == "net benefit":
-        benefit = np.where(y, 1, -1 / 3) * (study["p"] >= 0.25)
-        return bootstrap_patients(lambda w: w @ benefit / w.sum(axis=1), y, patient)
     return bootstrap_patients(score_kappa(study["grade"], study["predicted"]), y, patient)
 
 
-@pytest.mark.parametrize("what", ["brier", "auc difference", "net benefit", "kappa"])
+@pytest.mark.parametrize("what", ["auc difference", "kappa"])
 @pytest.mark.parametrize("patients", [80, 200])
 def test_the_bootstrap_misses_in_no_more_than_eight_percent(what, patients):
     """500 studies; the truth is that of 200,000 patients."""

@@ -56,7 +56,6 @@ def test_two_groups_of_one_machine_are_compared_by_pairs():
     differences = logs(1, 5) - logs(1, 5, seed=2)
     pairs = DescrStatsW(differences.to_numpy())
     check(compare_pairs(differences), pairs.mean, *pairs.tconfint_mean(), 5)
-    check(compare_pairs(differences, 0.9), pairs.mean, *pairs.tconfint_mean(0.1), 5)
 
 
 def test_two_machines_are_compared_by_the_medians_of_their_sessions():
@@ -78,7 +77,6 @@ def test_two_machines_are_compared_by_the_medians_of_their_sessions():
         (lambda: compare_pairs(logs(1, 2)), FEW_PAIRS),
         (lambda: compare_machines(logs(9, 2), logs(2, 9)), FEW_SESSIONS),
         (lambda: bound_mean(0 * logs(1, 3)), EQUAL),
-        (lambda: compare_pairs(1 + 0 * logs(1, 3)), EQUAL),
         (lambda: compare_machines(logs(3, 3), 0 * logs(3, 3)), EQUAL),
     ],
 )
@@ -94,10 +92,9 @@ class Design(NamedTuple):
 
     n: int = 5  # sessions, or pairs
     cv: float = 0.05
-    noisy: float = 0.05  # of the other group, or of the second cell
+    noisy: float = 0.05  # of the other group
     between: float = 0.0  # sessions
     doubled: float = 0.0  # share of the runs
-    num_cells: int = 1  # that a group is the mean over
 
 
 DESIGNS = {
@@ -106,21 +103,17 @@ DESIGNS = {
     "sessions 10 %": Design(5, 0.02, 0.02, between=0.1),
     "one run in ten doubled": Design(10, doubled=0.1),
     "unequal spreads": Design(5, 0.02, 0.3),
-    "one noisy cell": Design(4, 0.02, 0.3, num_cells=2),
 }
 
 
 def draw(rng, design, num_runs, effects):
     """Logarithms of the runs of each group in every study, (studies, sessions, runs)."""
     shape = (NUM_STUDIES, design.n, num_runs)
-    cells = []
+    groups = []
     for cv in (design.cv, design.noisy):
         doubled = rng.random(shape) < design.doubled
-        cells.append(rng.normal(0, cv, shape) + np.log(2) * doubled + effects)
-    if design.num_cells == 1:
-        return cells
-    others = [rng.normal(0, cv, shape) for cv in (design.cv, design.noisy)]
-    return [sum(cells) / 2, sum(others) / 2]
+        groups.append(rng.normal(0, cv, shape) + np.log(2) * doubled + effects)
+    return groups
 
 
 @pytest.mark.slow
@@ -145,5 +138,4 @@ def test_an_interval_of_95_percent_misses_at_most_6(rule, name):
             studies[0] -= studies[1]
         bound = rule(*studies[: 2 if rule is compare_machines else 1])
         missed += not bound.low <= 1 <= bound.high
-    print(f"{rule.__name__}, {name}: {missed / NUM_STUDIES:.1%} missed")
     assert missed <= 0.06 * NUM_STUDIES
