@@ -40,21 +40,6 @@ def test_files_that_do_not_fit_are_refused(tmp_path, table, message):
         read_predictions(write(tmp_path, HOME, "a"), write(tmp_path, table, "b"))
 
 
-def test_models_and_data_sets_have_one_name_each(tmp_path):
-    """One patient in two spellings is one; what two share has a number: a model known by its
-    version, a folder `prepared` of two hospitals.
-    """
-    number = TABLE["patient_id"].str[1:].astype(int)
-    tables = {
-        "a": HOME.assign(patient_id=number.map("{:04d}".format), dataset="prepared", model="m"),
-        "b": ABROAD.assign(dataset="prepared"),
-        "c": TABLE.assign(patient_id=number.map("{}.0".format), model="m"),
-    }
-    found = read_predictions(*(write(tmp_path, table, name) for name, table in tables.items()))
-    assert [each.name for each in found] == ["m", "m", "m · 2"]
-    assert [each.dataset for each in found] == ["prepared", "prepared · 2", "prepared"]
-
-
 def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
     """Photograph by photograph, in any order of the rows: two models at home and abroad are one on
     each, without a grade of its own where one has none; a set that lacks a model is refused.

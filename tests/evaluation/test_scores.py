@@ -22,6 +22,7 @@ from dr_lib.evaluation.points import (
 from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.evaluation.scores import summarise
 from dr_lib.evaluation.table import Predictions
+from dr_lib.files import write_json
 from tests.evaluation.test_committee import draw
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
@@ -92,19 +93,20 @@ def test_a_training_is_known_by_the_version_of_its_model(tmp_path):
     """From the folder beside either of its files; of an ensemble what all have in common, and
     nothing where one is unknown.
     """
-    versions = ["0" * 12, "1" * 12, "2" * 12]
-    paths = [tmp_path / version / "predictions.csv" for version in versions]
-    fact = '{"sha256": "%s", "crop_method": "voets", "trained_with": {"seed": %s}}'
-    texts = [fact % (versions[0], 0), fact % (versions[1], 1), "{"]
-    for path, text in zip(paths, texts, strict=True):
-        (path.parent / "model").mkdir(parents=True)
-        (path.parent / "model" / "manifest.json").write_text(text)
+    for version in ("a", "b"):
+        (tmp_path / version / "model").mkdir(parents=True)
+        manifest = {
+            "sha256": version * 64,
+            "crop_method": "voets",
+            "trained_with": {"seed": version},
+        }
+        write_json(tmp_path / version / "model" / "manifest.json", manifest)
+    paths = [tmp_path / version / "predictions.csv" for version in ("a", "b")]
     model = Predictions("", *[pd.DataFrame()] * 3, is_synthetic=False)
-    named = [versions[1], " ".join(versions[:2]), " ".join(versions), ""]
-    models = [model._replace(name=version, version=version) for version in named]
+    known = ["b" * 12, f"{'a' * 12} {'b' * 12}", f"{'a' * 12} {'c' * 12}"]
+    models = [model._replace(name=version, version=version) for version in known]
     shared = {"crop_method": "voets"}
-    found = read_trainings(models, [*paths, "elsewhere.csv"])
-    assert list(found.values()) == [shared | {"seed": 1}, shared, {}, {}]
+    assert [*read_trainings(models, paths).values()] == [shared | {"seed": "b"}, shared, {}]
 
 
 def test_the_decision_curve_is_that_of_dcurves(model):
