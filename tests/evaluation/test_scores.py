@@ -93,19 +93,15 @@ def test_a_training_is_known_by_the_version_of_its_model(tmp_path):
     """From the folder beside either of its files; of an ensemble what all have in common, and
     nothing where one is unknown.
     """
+    shared = {"crop_method": "voets"}
     for version in ("a", "b"):
         (tmp_path / version / "model").mkdir(parents=True)
-        manifest = {
-            "sha256": version * 64,
-            "crop_method": "voets",
-            "trained_with": {"seed": version},
-        }
+        manifest = shared | {"sha256": version * 64, "trained_with": {"seed": version}}
         write_json(tmp_path / version / "model" / "manifest.json", manifest)
     paths = [tmp_path / version / "predictions.csv" for version in ("a", "b")]
     model = Predictions("", *[pd.DataFrame()] * 3, is_synthetic=False)
     known = ["b" * 12, f"{'a' * 12} {'b' * 12}", f"{'a' * 12} {'c' * 12}"]
     models = [model._replace(name=version, version=version) for version in known]
-    shared = {"crop_method": "voets"}
     assert [*read_trainings(models, paths).values()] == [shared | {"seed": "b"}, shared, {}]
 
 

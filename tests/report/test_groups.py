@@ -67,7 +67,6 @@ def test_everything_that_is_not_timed_has_its_reason():
     count unless they are excluded; cold ones where no warm one is.
     """
     rows = run(range(10, 18), run_id=list("abcdefgh"), started_at="2026-11-28T10:00:00")
-    rows = rows.astype({"error": object, "status": object})
     rows.loc[0, ["status", "error"]] = ["failed", "no space left"]
     rows.loc[1, "train_s"] = 0.0
     letters = rows["run_id"]
@@ -110,7 +109,6 @@ def test_n_is_of_what_a_mean_is_of():
     rows = run([10, 20, 40, 99], resumed=[0, 0, 0, 1], metric_auc_test=[0.7, 0.8, 0.8, 0.9])
     one = run([5.0], T4, metric_auc_test=0.6, metric_auc_test_low=0.5, metric_auc_test_high=0.7)
     table = tabulate_groups(select(rows, one), ["train_s", "steady_epoch_s"])
-    assert list(table["group"]) == ["CPU", "Kaggle, 2 x Tesla T4"]
     assert list(table["n"]) == [3, 1]
     assert table["train_s"].tolist() == pytest.approx([20, 5])  # of logarithms
     assert table["train_s_scope"].tolist() == [WITHIN, FEW_RUNS]

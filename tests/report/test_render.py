@@ -83,9 +83,8 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
     yesterday is left alone.
     """
     monkeypatch.setitem(NOTEBOOKS, "mine", "tests.report.test_render:Mine")
-    texts = ["runs", "out", "lang", "pool", "only", "exclude", "thresholds"]
-    lines = [f"{name}: str = ''  # meaning" for name in texts]
-    lines += [f"{name}: bool = True  # meaning" for name in ("published", "own")]
+    lines = [f"{name} = ''" for name in "runs out lang pool only exclude thresholds".split()]
+    lines += ["published = True", "own = True"]
     tags = {"tags": ["parameters"]}
     parameters = nbformat.v4.new_code_cell("\n".join(lines), metadata=tags)
     stop = nbformat.v4.new_code_cell(
