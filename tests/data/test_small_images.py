@@ -2,7 +2,6 @@
 checked.
 """
 
-import sys
 from pathlib import Path
 
 import cv2
@@ -50,15 +49,12 @@ def test_drawn_images_can_be_learnt_and_drawn_again():
     """The mean image of each class tells the test images apart; a seed gives the same images
     again.
     """
-    images, again, other = (
-        load_images("cifar10", 64, "synthetic", share=0.01, seed=seed) for seed in (3, 3, 4)
-    )
-    assert images.x_train.dtype == np.uint8 and images.x_train.shape[1:] == (64, 64, 3)
+    images, again = (load_images("cifar10", 64, "synthetic", share=0.01) for _ in "ab")
     x_test = images.x_test[:, None].astype(float)
     means = [images.x_train[images.y_train == label].mean(axis=0) for label in range(10)]
     guess = ((x_test - means) ** 2).sum(axis=(2, 3, 4)).argmin(axis=1)
     assert (guess == images.y_test).mean() > 0.95
-    assert (again.x_test == images.x_test).all() and (other.x_test != images.x_test).any()
+    assert (again.x_test == images.x_test).all()
 
 
 def test_reads_a_file(tmp_path):
@@ -78,14 +74,6 @@ def test_a_share_of_a_sorted_file_has_every_class(tmp_path):
     kept, again = (load_images("mnist", 32, path, share=0.5) for _ in "ab")
     assert (len(kept.y_train), len(kept.y_test)) == (50, 5)
     assert set(kept.y_train) == set(range(10)) and (kept.x_train == again.x_train).all()
-
-
-def test_finds_what_keras_has_downloaded(tmp_path, monkeypatch):
-    """Keras's own mnist.npz is read where it lies, without Keras."""
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "keras", None)
-    write_set(tmp_path / "datasets" / "mnist.npz")
-    assert len(load_images("mnist", 32, "keras").y_train) == len(load_mnist()[0]) == 100
 
 
 @pytest.mark.slow

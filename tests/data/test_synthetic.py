@@ -4,7 +4,6 @@ colours.
 
 import shutil
 
-import cv2
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,11 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.synthetic import (
     choose_grades,
-    draw_eye,
-    draw_look,
     draw_sample,
 )
-from tests.data.photograph.pictures import to_file
 
 
 @pytest.fixture(scope="module")
@@ -56,20 +52,6 @@ def test_grades_have_the_shares_of_messidor_2():
     left, right = choose_grades(200, 7).T
     assert np.bincount([*left, *right]) == pytest.approx([233, 62, 80, 17, 8], abs=1)
     assert 0.6 < (left == right).mean() < 0.95
-
-
-@pytest.mark.parametrize(("eye", "side"), [("left", -1), ("right", 1)])
-def test_optic_disc_lies_on_the_side_of_the_nose(eye, side):
-    """In the mean of 6 healthy eyes the brightest spot lies left of the middle for left eyes,
-    right for right eyes.
-    """
-    crops = []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        image = draw_eye(0, eye, draw_look(rng), rng)[0]
-        crops.append(crop_fundus(to_file(image)).image[..., 1])
-    x = np.unravel_index(cv2.blur(np.mean(crops, 0), (25, 25)).argmax(), (299, 299))[1] - 149
-    assert 0.4 < x / 149 * side < 0.7
 
 
 def test_a_half_drawn_folder_is_drawn_again_to_the_same_bytes(sample, tmp_path):

@@ -29,8 +29,6 @@ def write_dicom(
     syntax: str = EXPLICIT,
     *,
     frame: bytes = b"",
-    bits: int = 0,
-    planes: bool = False,
     **elements,
 ) -> bytes:
     """Write a photograph.
@@ -41,11 +39,8 @@ def write_dicom(
         colours: photometric interpretation.
         syntax: transfer syntax.
         frame: what is stored instead of the samples.
-        bits: stored; all by default.
-        planes: whether each colour is stored for itself.
         elements: further ones, or others, by keyword; None removes one.
     """
-    is_rle = syntax == RLE  # always by planes, whatever the header says
     found = pydicom.Dataset()
     found.file_meta = pydicom.dataset.FileMetaDataset()
     found.file_meta.TransferSyntaxUID = syntax
@@ -57,16 +52,15 @@ def write_dicom(
     found.SamplesPerPixel = 3 if samples.ndim == 3 else 1
     found.PhotometricInterpretation = colours
     found.BitsAllocated = 8 * samples.itemsize
-    found.BitsStored = bits or found.BitsAllocated
+    found.BitsStored = found.BitsAllocated
     found.HighBit = found.BitsStored - 1
     found.PixelRepresentation = 0
     if samples.ndim == 3:
-        found.PlanarConfiguration = int(planes and not is_rle)
+        found.PlanarConfiguration = 0
     is_big = syntax == BIG
     is_packed = bool(frame) and syntax not in (IMPLICIT, EXPLICIT, BIG)
-    stored = np.moveaxis(samples, -1, 0) if planes and not is_rle else samples
     content = (
-        frame or stored.astype(samples.dtype.newbyteorder(">" if is_big else "<")).tobytes()
+        frame or samples.astype(samples.dtype.newbyteorder(">" if is_big else "<")).tobytes()
     )
     if is_packed:
         content = encaps.encapsulate([frame])
@@ -78,11 +72,9 @@ def write_dicom(
             del found[name]
         else:
             setattr(found, name, value)
-    if is_rle:
+    if syntax == RLE:
         found.file_meta.TransferSyntaxUID = EXPLICIT
         found.compress(syntax, generate_instance_uid=False)
-        if samples.ndim == 3:
-            found.PlanarConfiguration = int(planes)
     buffer = io.BytesIO()
     pydicom.dcmwrite(buffer, found, enforce_file_format=True)
     return buffer.getvalue()

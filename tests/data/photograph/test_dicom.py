@@ -16,7 +16,6 @@ from tests.data.photograph.dicoms import (
     DEFLATED,
     IMPLICIT,
     JPEG,
-    JPEG_2000,
     JPEG_2000_LOSSLESS,
     RLE,
     to_codestream,
@@ -28,7 +27,6 @@ from tests.data.photograph.test_colour import P3
 pytestmark = pytest.mark.slow
 
 
-LOSSY = to_codestream(IMAGE, irreversible=True, quality_mode="dB", quality_layers=[45])
 PHOTOGRAPH = to_file(IMAGE, ".jpg", quality=95)
 # encoded as RGB, and without any mark of it
 MARKED = to_file(IMAGE, ".jpg", quality=95, keep_rgb=True)
@@ -55,11 +53,6 @@ LAYOUTS = {  # file, pixels, levels by which they may be off
         write_dicom(IMAGE, "YBR_RCT", JPEG_2000_LOSSLESS, frame=LOSSLESS_2000),
         IMAGE,
         0,
-    ),
-    "JPEG 2000, lossy": (
-        write_dicom(IMAGE, "YBR_ICT", JPEG_2000, frame=LOSSY),
-        decode_with_opencv(LOSSY),
-        1,
     ),
 }
 
@@ -97,7 +90,7 @@ REFUSED = {
     "holds no picture": write_dicom(TINY, Modality="SR", PixelData=None),
     "stores its colours": write_dicom(TINY, "YBR_FULL"),
     "has other samples": write_dicom(TINY, PixelRepresentation=1),
-    "than whole numbers of 8 bits": write_dicom(IMAGE.astype(np.uint16) << 4, bits=12),
+    "than whole numbers of 8 bits": write_dicom(IMAGE.astype(np.uint16) << 4),
     "supported format, or damaged": write_dicom(IMAGE)[:500_000],
     "or is cut short": LAYOUTS["JPEG"][0][:20_000],
     "too many pixels": write_dicom(TINY, Rows=60_000, Columns=60_000),
@@ -144,7 +137,6 @@ def test_a_file_made_to_do_harm_is_refused_at_once():
     [
         ({"ImageLaterality": "L", "Laterality": "R"}, "left", ""),
         ({"ImageLaterality": "B", "StudyDate": "last week"}, "", ""),
-        ({"LongCodeValue": "7" * 5_000_000, "ImageLaterality": "L"}, "left", ""),
         (
             {"AcquisitionDateTime": "20240229101500.5-0300", "StudyDate": "20240101"},
             "",

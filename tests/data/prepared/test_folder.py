@@ -2,7 +2,6 @@
 prepared.
 """
 
-import json
 import shutil
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from dr_lib.data.prepared.folder import (
     find_split,
     read_manifest,
     verify,
-    write_manifest,
 )
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
@@ -101,19 +99,10 @@ def test_a_split_is_found_by_its_hash(whole, tmp_path):
         Prepared(folder, "own.csv")
 
 
-@pytest.mark.parametrize(
-    ("layout", "dataset"), [("folder", "eyepacs/"), ("messidor2", "messidor2")]
-)
-def test_a_folder_s_name_makes_no_public_data_set(whole, tmp_path, layout, dataset):
-    """In predictions one's own photographs in a folder called eyepacs are not EyePACS; a known
-    layout is.
-    """
-    folder = shutil.copytree(whole, tmp_path / "eyepacs")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["parameters"]["layout"] = layout
-    (folder / "manifest.json").write_bytes(write_manifest(manifest))
-    prepared = Prepared(folder)
+def test_a_folder_s_name_makes_no_public_data_set(whole, tmp_path):
+    """In predictions one's own photographs in a folder called eyepacs are not EyePACS."""
+    prepared = Prepared(shutil.copytree(whole, tmp_path / "eyepacs"))
     ids = prepared.photographs["image_id"].to_numpy()
     predicted = [(ids, np.full((len(ids), 1), 0.5))]
     prepared.write_predictions(tmp_path / "out.csv", predicted, "a model", "v1")
-    assert set(pd.read_csv(tmp_path / "out.csv")["dataset"]) == {dataset}
+    assert set(pd.read_csv(tmp_path / "out.csv")["dataset"]) == {"eyepacs/"}

@@ -4,7 +4,6 @@ no others.
 
 import shutil
 
-import numpy as np
 import pytest
 
 from dr_lib.data.prepared import stream
@@ -46,6 +45,6 @@ def test_a_changed_shard_is_an_error(small_sample, tmp_path):
     shard.write_bytes(content[:-1000] + bytes([content[-1000] ^ 1]) + content[-999:])
     with pytest.raises(ShardError, match="does not match manifest.json"):
         Prepared(folder).load("train", 64, stream=True)
-    shard.unlink()
-    with pytest.raises(ShardError, match="can no longer be read"):
-        images[np.array([0])]
+    shard.write_bytes(b"")
+    with pytest.raises(ShardError, match="was cut short"):
+        images[:1]
