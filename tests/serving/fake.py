@@ -45,9 +45,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(
-            content if isinstance(content, bytes) else json.dumps(content).encode()
-        )
+        self.wfile.write(json.dumps(content).encode())
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

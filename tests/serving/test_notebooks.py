@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.runs.row import write_row
 from dr_lib.serving.untrained import export_untrained
 from dr_lib.training.model_folder import read_folder
 from tests.notebooks import (
@@ -17,10 +16,8 @@ from tests.notebooks import (
     num_pictures,
     read_rows,
     report,
-    show_without_paper,
     texts,
 )
-from tests.report.real_rows import copy_row
 
 
 @pytest.mark.slow
@@ -73,21 +70,6 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     assert re.search('class="say">[^<]*endpoint of MobileNet', text)
     (times,) = pd.read_csv(adhoc / "response_times.csv").itertuples()
     assert times.n == 1 and times.predict_ms > 0
-
-
-def test_23_of_ones_own_shows_no_paper(clone, kernel):
-    """20.79 ms at 0.23 USD an hour are 1.33 USD a million; a rate that is held is one number."""
-    study = clone / "papermill_runs" / "mine"
-    for k in range(3):
-        times = {"decode_ms": 13.5, "predict_ms": 7.29, "round_trip_ms": 25.0}
-        about = {"run_id": f"{k}", "study": "mine", "priced_as": "ml.m5.xlarge", **times}
-        row = copy_row("22", "litert_int8", **about, max_rate_per_s=32.0)
-        write_row(study, row | {"gate_passes": True})
-    write_row(study, copy_row("21", run_id="e", study="mine"))
-    text = show_without_paper(clone, kernel, "23_serving_cost", "mine")
-    assert ">20.8<" in text and "7.29 ms" in text
-    assert ">1.33<" in text and "ml.m5.xlarge: 168 USD a month." in text
-    assert set(pd.read_csv(clone / "shown" / "endpoints.csv")["rate_per_s"]) == {32.0}
 
 
 def test_23_without_rows_shows_the_paper_alone(clone, kernel):

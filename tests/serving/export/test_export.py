@@ -17,7 +17,6 @@ from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
 from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model, pack_folder
-from dr_lib.serving.export.runtimes import open_runtime
 from dr_lib.training.model_folder import read_folder
 from tests.serving.stand_in import build_network, draw_crops, write_model_folder
 
@@ -30,7 +29,7 @@ def export(source, out, labelled, *formats, calibration=None, **options):
 
 
 @pytest.mark.slow
-def test_every_format_becomes_a_folder_that_serves(network, source, labelled, exported):
+def test_every_format_becomes_a_folder_that_serves(source, exported):
     """One row and one folder per format, with the source's facts, its own artifact and the
     gate's row.
     """
@@ -45,10 +44,6 @@ def test_every_format_becomes_a_folder_that_serves(network, source, labelled, ex
         assert [model.facts[name] for name in kept] == [before[name] for name in kept]
         assert model.facts["format"] == row.format == model.path.name
         assert model.facts["source_sha256"] == before["sha256"]
-        given = open_runtime(row.format, model.artifact, num_threads=0)(labelled.images)
-        change = given - network.predict(labelled.images, verbose=0)
-        change = max(np.abs(change).max(), np.abs(change[:, 2:].sum(1)).max())
-        assert change == pytest.approx(row.max_abs_difference, abs=1e-5)
 
 
 def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):

