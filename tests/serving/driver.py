@@ -116,9 +116,9 @@ def head(length: int | str, *extra: str, media_type: str = "image/jpeg") -> byte
     return "\r\n".join([*lines, *extra, "", ""]).encode()
 
 
-def open_service(folder: Path, *, kind: type = Predictor, max_body: int = LIMIT) -> Service:
-    """A service of the folder with two threads; `kind` is a Predictor of the test's own."""
-    return Service(kind(read_folder(folder), 2), threads=2, max_body=max_body)
+def open_service(folder: Path, *, max_body: int = LIMIT) -> Service:
+    """A service of the folder with two threads."""
+    return Service(Predictor(read_folder(folder), 2), threads=2, max_body=max_body)
 
 
 @contextlib.contextmanager

@@ -120,13 +120,11 @@ def test_a_refusal_ends_in_the_command_that_goes_on(
 
 
 def test_a_model_that_names_no_split_is_not_judged(network, labelled, tmp_path):
-    """Any photographs may be those that it learned from: nothing is written unless forced."""
+    """Any photographs may be those that it learned from: nothing is written."""
     source = write_model_folder(tmp_path / "run" / "model", network, split_sha256="")
-    for force in (False, True):
-        out = tmp_path / f"out-{force}"
-        (row,) = export(source, out, labelled, "litert_float32", force=force)
-        assert not row.passes and "names no split" in row.reason
-        assert row.forced == force == (out / "litert_float32").exists()
+    (row,) = export(source, tmp_path / "out", labelled, "litert_float32")
+    assert not row.passes and "names no split" in row.reason
+    assert not (tmp_path / "out" / "litert_float32").exists()
 
 
 @pytest.mark.parametrize(

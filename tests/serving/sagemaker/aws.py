@@ -6,8 +6,6 @@ import contextlib
 import json
 import re
 import threading
-import urllib.error
-import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import boto3
+import requests
 
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
@@ -96,10 +95,10 @@ class Door(BaseHTTPRequestHandler):
             ]
             return self.answer(200, json.dumps({"Quotas": quotas}).encode(), {})
         if action == "InvokeEndpoint":
-            request = urllib.request.Request(aws.model_url, body)
-            request.add_header("Content-Type", self.headers["Content-Type"])
-            with urllib.request.urlopen(request) as answer:
-                return self.answer(200, answer.read(), {})
+            kind = {"Content-Type": self.headers["Content-Type"]}
+            return self.answer(
+                200, requests.post(aws.model_url, body, headers=kind).content, {}
+            )
         return self.answer(*self.forward(body))
 
     def forward(self, body: bytes) -> tuple[int, bytes, dict[str, str]]:
@@ -107,17 +106,9 @@ class Door(BaseHTTPRequestHandler):
         body = body.replace(b"ml.m6g.xlarge", b"ml.m5.large")  # moto knows no Graviton
         hop = ("host", "connection", "content-length")
         headers = {k: v for k, v in self.headers.items() if k.lower() not in hop}
-        request = urllib.request.Request(
-            self.server.behind + self.path,
-            body if self.command in ("POST", "PUT") else None,
-            headers,
-            method=self.command,
-        )
-        try:
-            with urllib.request.urlopen(request) as answer:
-                return answer.status, answer.read(), dict(answer.headers)
-        except urllib.error.HTTPError as error:
-            return error.code, error.read(), dict(error.headers)
+        url = self.server.behind + self.path
+        answer = requests.request(self.command, url, data=body, headers=headers)
+        return answer.status_code, answer.content, dict(answer.headers)
 
     def answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
         """Send an answer."""
@@ -142,7 +133,7 @@ def run_aws(behind: str, model_url: str) -> Iterator[Aws]:
     """Run the door in a thread, over an account that has all that a study needs."""
     with Aws(behind, model_url) as aws:
         threading.Thread(target=aws.serve_forever, args=(0.01,), daemon=True).start()
-        urllib.request.urlopen(f"{behind}/moto-api/reset", b"")
+        requests.post(f"{behind}/moto-api/reset")
         open_client(behind, "iam").create_role(
             RoleName="fundus", AssumeRolePolicyDocument=write_policy(*TRUST)
         )

@@ -164,7 +164,6 @@ FAULTS = {  # action, its answers, the sentence; empty where the study is comple
         "was not in service after",
     ),
     "expired": ("DescribeEndpoint", [EXPIRED], "your credentials have expired: renew them"),
-    "no permission": ("CreateSchedule", [refuse("AccessDeniedException")], "a permission"),
     "an answer is lost": ("CreateEndpoint", [DROP, EXISTS], "existing"),
     "the connection drops while measuring": ("InvokeEndpoint", [DROP], "ConnectionError"),
     "deletion is refused once": ("DeleteEndpoint", [refuse("ValidationException")], ""),

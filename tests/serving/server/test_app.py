@@ -143,29 +143,20 @@ def test_the_largest_body_is_the_contracts(port):
     assert call(port, "POST", "/ping", JPEG).status == get(port, "/invocations").status == 405
 
 
-class GatedPredictor(Predictor):
-    """A real one that lets nothing through until its gate is open, to see what the endpoint does
-    meanwhile.
-    """
-
-    gate = threading.Event()
-
-    def grade(self, encoded):
-        assert self.gate.wait(60)
-        return super().grade(encoded)
-
-
 def test_busy_is_503(served_folder, monkeypatch):
     """Two predict, one waits, and the fourth is sent away at once, to come again."""
+    gate = threading.Event()
+    grade = Predictor.grade
+    monkeypatch.setattr(Predictor, "grade", lambda *given: gate.wait(60) and grade(*given))
     monkeypatch.setattr(f"{APP}.NUM_WAITING", 1)
-    service = open_service(served_folder, kind=GatedPredictor)
+    service = open_service(served_folder)
     with run_in_thread(service) as port, ThreadPoolExecutor(3) as clients:
         accepted = [clients.submit(post, port, JPEG) for _ in range(3)]
         wait_until(lambda: service.num_accepted == 3)
         refused = post(port, JPEG)  # answered while the gate is closed
         assert refused.status == 503 and int(refused.headers["Retry-After"]) >= 1
         assert get(port).status == 200 and not any(answer.done() for answer in accepted)
-        GatedPredictor.gate.set()
+        gate.set()
         assert [answer.result().status for answer in accepted] == [200] * 3
         assert service.num_accepted == service.pending_bytes == 0
 
@@ -189,19 +180,15 @@ def test_bodies_on_their_way_are_counted(served_folder, monkeypatch):
         assert post(port, JPEG).status == 200
 
 
-class FailingPredictor(Predictor):
-    """A real one with a fault in it."""
-
-    def __call__(self, body, *args):
-        if body == b"fail":
-            raise ZeroDivisionError("SECRET")
-        return super().__call__(body, *args)
-
-
-def test_a_fault_of_ours_is_500(served_folder, caplog):
+def test_a_fault_of_ours_is_500(port, caplog, monkeypatch):
     """The log names the kind and the place of the error, not its message; the server goes on."""
-    with run_in_thread(open_service(served_folder, kind=FailingPredictor)) as port:
-        failed = post(port, b"fail")
-        assert failed.status == 500 and "SECRET" not in check(failed)["error"]
-        assert post(port, JPEG).status == 200
+
+    def fail(*_):
+        raise ZeroDivisionError("SECRET")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "grade", fail)
+        failed = post(port, JPEG)
+    assert failed.status == 500 and "SECRET" not in check(failed)["error"]
+    assert post(port, JPEG).status == 200
     assert "ZeroDivisionError in " in caplog.text and "SECRET" not in caplog.text

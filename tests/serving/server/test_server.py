@@ -73,18 +73,6 @@ def test_metrics_count_what_was_answered(served_folder, jpeg):
     assert "fundus_request_seconds_count 4.0" in metrics
 
 
-def test_a_body_of_tiny_chunks_does_not_stop_the_loop(port):
-    """While 200,000 chunks of a byte arrive, every /ping has its turn, and they have their time."""
-    chunks = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
-    chunks += b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
-    with ThreadPoolExecutor(1) as hostile:
-        answer = hostile.submit(send_raw, port, chunks)
-        num_pings = 0
-        while not answer.done():
-            num_pings += get(port).status == 200
-    assert answer.result().startswith(b"HTTP/1.1 408") and num_pings >= 2
-
-
 def test_an_endpoint_without_its_model_ends_at_once(served_folder):
     """One line, status 1, and the models that lie beside the missing one."""
     above = served_folder.parent
