@@ -53,9 +53,6 @@ def test_a_number_of_others_has_a_source():
     """
     sources = read_yaml(ENTRIES.with_name("sources.yaml"))
     for source in sources.values():
-        assert {"title", "commit"} & set(source)
-        assert source["authors"]
-        assert source["places"]
         assert re.match(r"20\d\d-\d\d-\d\d, with ", source["checked"])
     cited = {claim.source for claim in read_claims()}
     assert all(claim.source[0] == claim.paper for claim in read_claims())
@@ -72,7 +69,6 @@ def test_a_number_of_others_has_a_source():
     [
         ({"relaton": "within"}, "claim A6, relaton: Extra inputs are not permitted"),
         ({"published": "some"}, "claim A6, published: "),
-        ({"written_as": "median"}, "claim A6, written_as: "),
         ({"rows": []}, "claim A6, rows: "),
     ],
 )

@@ -81,7 +81,6 @@ def test_an_evaluation_says_no_more_than_its_interval(auc, points, sentence, sho
     [
         ((0.70, 0.60, 0.78), "pior em 0,210 [0,121; 0,314]"),
         ((0.90, 0.85, 0.93), "não foi mostrado que difere: -0,010 [-0,068; 0,040]"),
-        ((0.99, 0.98, 1.00), "melhor em 0,080 [0,048; 0,121]"),
     ],
 )
 def test_another_hospital_is_worse_only_by_the_interval_of_the_difference(there, words):

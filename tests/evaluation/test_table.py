@@ -9,6 +9,7 @@ import pytest
 from dr_lib.errors import DrError
 from dr_lib.evaluation.groups import count_flow
 from dr_lib.evaluation.predictions import read_predictions
+from dr_lib.evaluation.scores import summarise
 from tests.report.predictions import draw_predictions, write
 
 
@@ -40,7 +41,6 @@ def test_a_table_with_five_probabilities_is_read(tmp_path):
     (read,) = read_predictions(write(tmp_path, table))
     sizes = [len(side) for side in (read.test, read.validation, read.table, read.graded)]
     assert sizes == [len(TEST), len(VALIDATION), 240, len(TEST)]
-    assert read.name == "mine" and not read.is_synthetic
     row = read.test.iloc[5]
     true = TABLE.loc[TEST[5] - 2]
     five = true[GRADES].astype(float)
@@ -121,6 +121,14 @@ def test_what_would_make_an_evaluation_false_is_refused(tmp_path, table, message
     assert "\n" not in str(error.value)
 
 
+def test_a_column_of_the_file_s_own_meets_none_of_ours(tmp_path):
+    """Whatever it is called and holds, scores are as without it."""
+    names = "fold predicted_grade line index y p n threshold weight point level auc confidence"
+    own = TABLE.assign(**dict.fromkeys(names.split(), TABLE.index % 3))
+    tables = [summarise(read_predictions(write(tmp_path, t))[0]) for t in (own, TABLE)]
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+
+
 def test_the_ungradable_need_no_grade(tmp_path):
     """A model answers for them and for excluded ones, too: neither counts, the flow has both. An
     eye may have another grade at another visit.
@@ -176,9 +184,7 @@ def test_what_people_write_is_what_they_mean(tmp_path):
     )
     (read,) = read_predictions(path)
     (expected,) = read_predictions(write(tmp_path, TABLE))
-    columns = ["image_id", "patient_id", "split", "eye", "age", "grade"]
-    columns += ["probability_referable"]
-    pd.testing.assert_frame_equal(
-        read.table[columns], expected.table[columns], check_dtype=False
-    )
+    columns = "image_id patient_id split eye age grade probability_referable".split()
+    tables = [each.table[columns] for each in (read, expected)]
+    pd.testing.assert_frame_equal(*tables, check_dtype=False)
     assert read.table["age"][2] == "0-39"  # 30

@@ -118,13 +118,3 @@ def test_a_runtime_gets_what_it_lacks_and_keeps_what_it_has(tmp_path):
     )
     assert run(python, imports).stdout.strip() == "2.1.3"
     assert run(python, CALL, COLAB_RELEASE_TAG="r").stdout.strip() == ""
-
-
-def test_a_notebook_below_the_root_works_in_it(tmp_path, monkeypatch, capsys):
-    """Folders are named from there, and a line says so; elsewhere the working directory stays."""
-    (tmp_path / "notebooks").mkdir()
-    for root, is_moved in ((tmp_path / "notebooks", False), (tmp_path, True)):
-        monkeypatch.chdir(tmp_path / "notebooks")
-        setup.describe_machine(root, "11_gpu_vs_tpu")
-        assert (Path.cwd() == tmp_path) == is_moved
-        assert (capsys.readouterr().out == f"Folders are named from {tmp_path}.\n") == is_moved
