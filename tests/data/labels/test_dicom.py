@@ -33,22 +33,6 @@ def read(tmp_path):
     return read
 
 
-def test_the_file_says_what_the_table_does_not(read):
-    """The number before the name of the file, an eye that neither cell nor name has, and visits in
-    the order of days, of which none is left.
-    """
-    found = read(
-        "0,0\n1_left,1\n2,2\n3_left,3",
-        ("0012", "R", "20240301"),
-        ("15", "", "20240101"),
-        ("0012", "R", "20231231"),
-        ("0012", "L", "20240301"),
-    )
-    rows = found.table[["patient", "eye", "visit"]].agg(" ".join, axis=1)
-    assert rows.tolist() == ["0012 right 1", "15 left 0", "0012 right 0", "0012 left 1"]
-    assert found.said == ["patients by PatientID: 2"]
-
-
 def test_the_table_comes_first(read):
     """Ids of a study, one for each PatientID; one PatientID in all files is none."""
     rows = "0,0,s1,2\n1_left,1,s2,1\n2,2,s1,1"
