@@ -1,6 +1,5 @@
 """Facts: found without a framework, from the driver's library and the runtime's hints."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -27,21 +26,6 @@ def test_probing_imports_no_framework():
         "sys.exit(any(name in sys.modules for name in ('tensorflow', 'jax', 'keras', 'torch')))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_a_version_is_found_whatever_the_package_is_called(tmp_path, monkeypatch):
-    """The module says it where it is imported; tensorflow-cpu is TensorFlow; what is unknown
-    stops nobody.
-    """
-    (tmp_path / "some_framework.py").write_text("__version__ = '1.2.3'")
-    about = tmp_path / "other_cpu-4.5.dist-info" / "METADATA"
-    about.parent.mkdir()
-    about.write_text("Name: other-cpu\nVersion: 4.5\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert facts_module.read_version("some_framework") == ""
-    importlib.import_module("some_framework")
-    assert facts_module.read_version("some_framework") == "1.2.3"
-    assert facts_module.read_version("other") == "4.5"
 
 
 T4 = ("Tesla T4", 15.0, 7.5, "GPU-12ab")
@@ -75,8 +59,6 @@ def test_gpus_are_those_that_the_driver_lists(monkeypatch, gpus, memory_gib, cap
     ("visible", "gpus"),
     [
         ("", ()),
-        ("-1", ()),
-        ("1", ("NVIDIA L4",)),
         ("1,0", ("NVIDIA L4", "Tesla T4")),
     ],
 )
@@ -95,7 +77,6 @@ def test_gpus_are_those_of_cuda(monkeypatch, visible, gpus):
     ("fault", "has_device"),
     [
         ("NVMLError_LibraryNotFound", True),
-        ("NVMLError_DriverNotLoaded", True),
         ("NVMLError_Unknown", False),
     ],
 )
@@ -114,16 +95,11 @@ def test_a_driver_that_does_not_answer_stops_what_needs_a_gpu(
         with pytest.raises(HardwareError, match=f"{fault}.*, or set accelerator='cpu'"):
             choose(facts, Request(accelerator))
     assert choose(facts, Request("cpu")).accelerator == "cpu"
-    tpu = facts._replace(num_tpu_chips=8, backends=("jax",))
-    assert choose(tpu).accelerator == "tpu"
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert not probe().gpu_error
 
 
-@pytest.mark.parametrize("fault", ["NVMLError_LibraryNotFound", "NVMLError_DriverNotLoaded"])
-def test_a_machine_without_a_gpu_has_none(monkeypatch, tmp_path, fault):
+def test_a_machine_without_a_gpu_has_none(monkeypatch, tmp_path):
     """An image for GPUs has the library, and a device of control, on any machine."""
-    put_nvml(monkeypatch, fault=fault)
+    put_nvml(monkeypatch, fault="NVMLError_DriverNotLoaded")
     monkeypatch.setattr(facts_module, "DEVICES", tmp_path)
     (tmp_path / "nvidiactl").touch()
     assert probe().gpus == () and probe().driver == "" and not probe().gpu_error
@@ -133,12 +109,9 @@ def test_a_machine_without_a_gpu_has_none(monkeypatch, tmp_path, fault):
     ("variables", "platform", "chips"),
     [
         ({}, "local", 0),
-        ({"COLAB_RELEASE_TAG": "r"}, "colab", 0),
         ({"COLAB_RELEASE_TAG": "r", "TPU_ACCELERATOR_TYPE": "v5e-1"}, "colab", 1),
         ({"KAGGLE_KERNEL_RUN_TYPE": "B", "TPU_ACCELERATOR_TYPE": "v5litepod-8"}, "kaggle", 8),
-        ({"KAGGLE_KERNEL_RUN_TYPE": "B", "ISTPUVM": "1"}, "kaggle", 1),
-        ({"TPU_NAME": "local"}, "local", 1),
-        ({"COLAB_RELEASE_TAG": "r", "COLAB_TPU_1VM": ""}, "colab", 0),  # a GPU runtime's
+        ({"COLAB_RELEASE_TAG": "r", "COLAB_TPU_1VM": ""}, "colab", 0),
     ],
 )
 def test_the_runtime_gives_hints(monkeypatch, variables, platform, chips):

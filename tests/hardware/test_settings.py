@@ -20,8 +20,6 @@ def environment(monkeypatch):
     [
         ("TF_NUM_INTRAOP_THREADS", "1000"),
         ("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false"),
-        ("NVIDIA_TF32_OVERRIDE", "off"),
-        ("LIBTPU_INIT_ARGS", "--x"),
     ],
 )
 def test_what_changes_a_time_is_named_and_not_shown(monkeypatch, name, value):

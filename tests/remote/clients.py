@@ -86,9 +86,6 @@ def call_colab() -> None:
     match fault:
         case "down":
             sys.exit("ColabRequestError: 503 Server Error: Service Unavailable, token=SECRET")
-        case "login":
-            print("To authorize colab-cli, visit this URL in any browser:")
-            sys.exit(input("Enter the authorization code: "))
         case "silent" | "empty":
             time.sleep(20 if fault == "silent" else 0)
             return

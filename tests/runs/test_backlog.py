@@ -57,14 +57,6 @@ def test_a_scenario_that_has_not_run_takes_the_median_of_all():
     assert "about 100 min for the rest" in describe(rows, free)
 
 
-def test_nothing_is_promised_before_anything_has_run():
-    """Without rows there is no time and no money; the command makes a row that tells."""
-    words = describe({}, STUDY.model_copy(update={"max_hours": 1.5}))
-    assert "about" not in words and "USD" not in words
-    assert "a session takes 1.5 h at most" in words
-    assert f"to make one: run study.yaml --only {RUNS[0].scenario}-r00\n" in words
-
-
 def test_a_run_that_does_not_fit_is_not_begun():
     """A scenario of two hours is not begun with one hour left, however short the others were; with
     three hours it is, and so is one of which no time is known.
@@ -97,7 +89,7 @@ def test_a_session_has_so_many_repetitions():
     assert find_next("first") == (second, "")
 
 
-@pytest.mark.parametrize("spread", [0.02, 0.05, 0.1, 0.2])
+@pytest.mark.parametrize("spread", [0.02, 0.2])
 def test_as_many_sessions_as_an_interval_of_five_points_needs(spread):
     """For 36 % less time: 0.64 of it, with an upper bound of 0.69. The least number whose interval
     by Student's t, at the expected spread, is as narrow.
@@ -126,6 +118,3 @@ def test_the_spread_of_sessions_is_that_of_their_medians():
     assert measure_spread(rows) == pytest.approx(math.log(1.1) / math.sqrt(2))
     for untold in (rows[:3], [], [{"status": "ok", "train_s": None}]):
         assert math.isnan(measure_spread(untold))
-    study = {str(number): row for number, row in enumerate(rows)}
-    words = "5 at 5%, 15 at 10%, 56 at 20%; yours spread by 6.7%: 8"
-    assert describe({**make_rows(x1=[6.0]), **study}).endswith(words)

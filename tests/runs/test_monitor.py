@@ -56,26 +56,6 @@ def write_samples(path: Path, rows: list[dict]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("period_s", [0.1, 10])
-def test_a_busy_core_is_seen(tmp_path, period_s):
-    """CPU seconds are those of the process's own clock, the machine's share holds at least these; a
-    first and a last sample say so too, at the paper's period of 10 s, for which nobody waits."""
-    with Monitor(tmp_path / "new" / "samples.csv", period_s) as monitor:
-        cpu_s = burn(0.8)
-        mib = psutil.Process().memory_info().rss / 2**20
-        left_s = time.monotonic()
-    assert time.monotonic() - left_s < 5
-    summary = monitor.summarise()
-    assert summary["process_cpu_s"] == pytest.approx(cpu_s, abs=0.1)
-    assert 0.8 <= summary["monitored_s"] < 5
-    assert (summary["num_samples"] >= 4) == (period_s < 1)
-    own_percent = 100 * cpu_s / (summary["monitored_s"] * psutil.cpu_count())
-    mean = summary["cpu_percent_mean"]
-    assert own_percent - 12 < mean < summary["cpu_percent_peak"] + 0.1 < 100.2
-    assert 0.9 * mib < summary["process_peak_mib"]
-    assert 0 < summary["memory_percent_mean"] < 100
-
-
 def test_another_process_is_watched_with_its_children(tmp_path):
     """It burns 0.3 s, while this one burns more; the monitor itself is no part of either."""
     with run_python(BURN) as other, Monitor(tmp_path / "samples.csv", 0.1, pid=other.pid):
@@ -86,6 +66,8 @@ def test_another_process_is_watched_with_its_children(tmp_path):
     summary = summarise(tmp_path / "samples.csv")
     assert summary["process_cpu_s"] == pytest.approx(0.3, abs=0.12)
     assert summary["process_peak_mib"] == pytest.approx(mib, rel=0.1)
+    assert 0 < summary["cpu_percent_mean"] <= summary["cpu_percent_peak"] <= 100
+    assert 0 < summary["memory_percent_mean"] < 100
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -123,7 +105,13 @@ def test_gpus_are_averaged_and_summed(monkeypatch, is_silent):
     assert read_gpus(find_gpus(9)) == pytest.approx({"gpu_memory_percent": 37.5, **known})
 
 
-@pytest.mark.parametrize(("visible", "percent"), [("1", 30), ("", None), ("0,1", 90)])
+@pytest.mark.parametrize(
+    ("visible", "percent"),
+    [
+        ("1", 30),
+        ("", None),
+    ],
+)
 def test_only_gpus_that_train_are_sampled(monkeypatch, visible, percent):
     """On a shared machine another user's GPU is none of the training's, and of two GPUs one may be
     enough.

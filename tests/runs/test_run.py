@@ -112,16 +112,14 @@ def test_a_studys_identity_wins(tmp_path, monkeypatch):
     row = finish(run)
     names = ("run_id", "study", "scenario", "retries")
     assert [row[name] for name in names] == ["C2-r04-here", "trial", "C2", 1]
-    unknown = {"stop_at", "study_dir", "session", "others_gpu_share"}
-    assert not unknown & set(row) and not (tmp_path / "drive").exists()
+    assert "stop_at" not in row and not (tmp_path / "drive").exists()
 
 
 @pytest.mark.parametrize(
     ("own_s", "others_s", "share"),
     [
-        (100.0, 30.0, 0.0),  # what they took, the 62 CPUs that the run may not use could give
-        (0.0, 63.0, 0.5),  # one of its two CPUs
-        (2.0, 62.1, 0.05),
+        (100.0, 30.0, 0.0),
+        (0.0, 63.0, 0.5),
     ],
 )
 def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch, own_s, others_s, share):
@@ -180,18 +178,11 @@ def test_a_run_that_cannot_succeed_is_failed_and_over(tmp_path):
 
 
 def test_a_run_is_priced_by_its_training(tmp_path):
-    """An hour on F4s_v2 costs 0.169 USD, the formula takes the training alone; a server has a
-    price and no cost.
-    """
-    costs = [
-        ({"train_s": 3000.0, "setup_s": 600.0}, 0.169 * 3000 / 3600, 0.169),
-        ({"train_s": None}, None, None),
-    ]
-    for repetition, (measured, *expected) in enumerate(costs):
-        run = begin(tmp_path, repetition=repetition, instance="F4s_v2")
-        row = finish(run, **measured)
-        assert (row["priced_as"], row["usd_per_hour"]) == ("F4s_v2", 0.169)
-        assert [row["formula_usd"], row["cost_usd"]] == pytest.approx(expected)
+    """An hour on F4s_v2 costs 0.169 USD, the formula takes the training alone."""
+    row = finish(begin(tmp_path, instance="F4s_v2"), train_s=3000.0, setup_s=600.0)
+    assert (row["priced_as"], row["usd_per_hour"]) == ("F4s_v2", 0.169)
+    expected = [0.169 * 3000 / 3600, 0.169]
+    assert [row["formula_usd"], row["cost_usd"]] == pytest.approx(expected)
 
 
 def test_rows_of_several_machines_are_one_table(tmp_path):
@@ -214,31 +205,24 @@ def test_rows_of_several_machines_are_one_table(tmp_path):
 
 
 def test_what_a_system_adds_is_no_row(tmp_path):
-    """Finder's shadows and wastebaskets; a copy that a cloud made of a row is that row, and what
+    """Finder's shadows; a copy that a cloud made of a row is that row, and what
     was written only in part is named.
     """
     path = begin(tmp_path).finish(train_s=1.0)
     path.with_name("._" + path.name).write_bytes(b"\0\5\x16\7")
-    (tmp_path / ".Trash-0" / "rows").mkdir(parents=True)
-    (tmp_path / ".Trash-0" / "rows" / "a.json").write_text("{")
     copy = path.with_name(f"{path.stem} (1).json")
     shutil.copy(path, copy)
     assert len(read_runs(tmp_path)) == 1 and list(read_left(path.parents[1])) == [path.stem]
-    for content in ("", '{"status": "ok"}'):
-        copy.write_text(content)
-        with pytest.raises(RowError, match=re.escape(f"{copy} is not a row")):
-            read_runs(tmp_path)
+    copy.write_text("")
+    with pytest.raises(RowError, match=re.escape(f"{copy} is not a row")):
+        read_runs(tmp_path)
 
 
 def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
-    """Whatever they write into a row, beside its parameters, has its type there, in one class; the
-    unit follows from the name, or stands in its meaning.
+    """Whatever they write into a row, beside its parameters, has its type there; the unit
+    follows from the name.
     """
-    tables = [schema.RUN, schema.WORK, schema.STACK, schema.VERSIONS, schema.HARDWARE]
-    tables += [schema.MEASURED, schema.DETAILS, schema.MONITORED]
-    assert sum(map(len, tables)) == len(schema.COLUMNS)
-    units = {"train_s": "s", "round_trip_ms_mean": "ms", "cpu_percent_mean": "%"}
-    units |= {"images_per_s": "1/s", "seed": "", "usd_per_hour": ""}
+    units = {"train_s": "s", "cpu_percent_mean": "%", "images_per_s": "1/s", "seed": ""}
     assert {name: schema.find_unit(name) for name in units} == units
     row = finish(begin(tmp_path))
     assert row.keys() <= schema.COLUMNS.keys(), "declare them in dr_lib/runs/schema.py"
@@ -258,12 +242,8 @@ def test_a_run_has_the_parameters_of_its_notebooks_cell(tmp_path):
     known |= {"data_source": "a.npz", "batch_size": 8, "seed": 23, "priced_as": "F4s_v2"}
     assert known.items() <= row.items() and not {"instance", "results", "x"} & set(row)
     assert run.study_dir == tmp_path / "out"
-    for name, value in {
-        "accelerator": "tpu",
-        "sample_s": 11.0,
-    }.items():  # paper C: 10 s at most
-        with pytest.raises(DrError, match=f"^{name} is {value!r}: "):
-            Run.of_notebook(tmp_path, "30_train_scenario", values | {name: value})
+    with pytest.raises(DrError, match="^sample_s is 11.0: "):  # paper C: 10 s at most
+        Run.of_notebook(tmp_path, "30_train_scenario", values | {"sample_s": 11.0})
 
 
 CELLS = {  # of a notebook, by what they do
@@ -275,14 +255,10 @@ CELLS = {  # of a notebook, by what they do
     "row": 'path = run.finish(rate=rate, commit=run.identity["commit"], code_sha256=code)',
 }
 AS_IT_IS = {
-    "another run": [*CELLS, "run", "train", "row"],
     "published": ["parameters", CELLS["set-up"].replace("''", "'https'"), *list(CELLS)[2:]],
 }
 OWN = CELLS["train"].replace("0.1", "0.2")
-EDITED = {
-    "put right": ["parameters", "set-up", "run", OWN, "train", "row"],
-    "a late parameter": [*list(CELLS)[:-1], "epochs = 9", "row"],
-}
+EDITED = {"put right": ["parameters", "set-up", "run", OWN, "train", "row"]}
 
 
 def test_a_kernel_with_an_old_library_makes_no_run(clone):
@@ -310,7 +286,7 @@ except RowError as error:
 @pytest.mark.parametrize("name", [*AS_IT_IS, *EDITED])
 def test_a_row_says_whether_the_kernel_ran_other_cells(clone, kernel, name):
     """Cells sent one by one, as Jupyter does: what is not the notebook's makes another code, and
-    the commit says that it was edited; parameters, a cell run again and a published address do not.
+    the commit says that it was edited; parameters and a published address do not.
     """
     parts = [nbformat.v4.new_code_cell(source) for source in CELLS.values()]
     parts[0].metadata["tags"] = ["parameters"]
@@ -327,8 +303,7 @@ def test_a_row_says_whether_the_kernel_ran_other_cells(clone, kernel, name):
         reply = client.execute_interactive(CELLS.get(cell, cell), output_hook=print)
         assert reply["content"]["status"] == "ok", reply["content"]
     client.stop_channels()
-    *before, row = read_left(clone / "papermill_runs" / "adhoc").values()
-    assert len(before) == (name == "another run")
+    (row,) = read_left(clone / "papermill_runs" / "adhoc").values()
     unlike = [
         row["code_sha256"] != hash_code(clone, "n"),
         row["notebook_sha256"] != hash_notebook(clone, "n"),

@@ -2,7 +2,6 @@
 or is lost.
 """
 
-import json
 import random
 import re
 import signal
@@ -22,7 +21,7 @@ from dr_lib.errors import DrError
 from dr_lib.hardware.facts import find_boot
 from dr_lib.parameters import NOTEBOOKS
 from dr_lib.runs.papermill import find_error, redact_paths
-from dr_lib.runs.row import RowError, read_rows, read_runs, write_row
+from dr_lib.runs.row import RowError, read_rows, read_runs
 from dr_lib.runs.study import check_needs, load_study
 from tests.processes import wait_until
 from tests.runs.conftest import (
@@ -94,9 +93,8 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, command):
 
 
 def test_what_this_machine_cannot_run_is_skipped_once(house, command, capsys, monkeypatch):
-    """No TPU is here: C1 and C2 have one row each, also after a further call, which is no copy of
-    the same one elsewhere. C4, whose notebook says unavailable, keeps the run that was made. None
-    of this is a failure.
+    """No TPU is here: C1 and C2 have one row each, also after a further call.
+    C4, whose notebook says unavailable, keeps the run that was made. None of this is a failure.
     """
     monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
     monkeypatch.setitem(NOTEBOOKS, "10_train", "tests.runs.quick:QuickTraining")
@@ -119,16 +117,6 @@ def test_what_this_machine_cannot_run_is_skipped_once(house, command, capsys, mo
     made = {"C1-r00": "skipped", "C2-r00": "skipped", "C3-r00": "ok", "C3-r01": "ok"}
     assert rows == made | {"C4-r00": "ok", "C4-r01": "skipped"}
     assert list_begun(house) == ["C3-r01", "C4-r01"]
-
-    for path in trial(house).glob("rows/C1-*.json"):
-        write_row(
-            house / "elsewhere", json.loads(path.read_bytes()) | {"started_at": "2026-01-01"}
-        )
-    assert len(read_runs(trial(house), house / "elsewhere")) == 6
-
-    path = write_study(house, notebook="10_train", factors={"accelerator": ["tpu"]})
-    with pytest.raises(DrError, match="no run is possible: this machine has no TPU"):
-        run_quietly(path, house, only="C1-r00")
 
 
 @pytest.mark.parametrize(
@@ -181,12 +169,11 @@ def test_a_study_that_needs_an_accelerator_asks_for_one(house, command, monkeypa
     fault = f"{path} needs a GPU or TPU, and this machine has none: run it on one"
     assert command("run", path, status=1).startswith(f"Error: {fault}")
     planned = command("plan", path)
-    assert fault in planned and "--on kaggle:t4x2 --only C1-r00" in planned
+    assert fault in planned
     assert not list_begun(house)
     command("run", path, "--on-cpu")
     assert len(list_begun(house)) == 1
-    facts = facts._replace(num_tpu_chips=1)
-    check_needs(load_study(path, house), path, facts)
+    check_needs(load_study(path, house), path, facts._replace(num_tpu_chips=1))
 
 
 def test_ctrl_c_says_how_to_go_on(house):
@@ -208,38 +195,18 @@ def test_ctrl_c_says_how_to_go_on(house):
     wait_for_silence(house)
 
 
-GRAPH = """Graph execution error:
-
-Detected at node huge_1/Mean defined at (most recent call last):
-  File "own.py", line 10, in call
-
-OOM when allocating tensor with shape[800000,4096,1024]
-\t [[{{node huge_1/Mean}}]] [Op:__inference_train]"""
-
-
 def test_the_error_of_a_run_is_the_line_that_says_why(tmp_path):
-    """Of a notebook cut off while it was written, its log's last; of a TensorFlow graph, the one
-    behind where it was built.
-    """
+    """Of a notebook cut off while it was written, its log's last."""
     path = tmp_path / "out.ipynb"
     path.write_text('{"cells": [')
     (tmp_path / "log").write_text("Executing\nF1125 fatal\nKilled\n")
     assert find_error(path, tmp_path / "log", -9) == "papermill ended with -9: Killed"
-    output = nbformat.v4.new_output("error", ename="ResourceExhaustedError", evalue=GRAPH)
-    cell = nbformat.v4.new_code_cell("fit()", outputs=[output])
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
-    found = find_error(path, tmp_path / "log", 1)
-    assert found.startswith(
-        "ResourceExhaustedError: Graph execution error: OOM when allocating"
-    )
 
 
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
         ("/data/my hospital/eyes", "eyes"),
-        ("no /a/b/labels.csv here", "no labels.csv here"),
-        (3, 3),
         (
             "404 at https://host.org/a/b.csv, see /a/b/log",
             "404 at https://host.org/a/b.csv, see log",
@@ -274,8 +241,6 @@ def test_one_run_alone(house, command):
     command("run", path, "--only", "C1-r00")
     (row,) = read_rows(trial(house))
     assert (row["scenario"], row["repetition"], row["status"]) == ("C1", 0, "ok")
-    with pytest.raises(DrError, match="no run 'C9-r00'"):
-        run_quietly(path, house, only="C9-r00")
 
 
 def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
@@ -286,34 +251,39 @@ def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
     assert not list(trial(house).glob("rows/*"))
 
 
+def wait_for_another(folder: Path, runner: subprocess.Popen) -> None:
+    """Wait until another run has begun, or the study has ended."""
+    before = len(list(folder.glob("begun/*")))
+    wait_until(
+        lambda: len(list(folder.glob("begun/*"))) > before or runner.poll() is not None, 60
+    )
+
+
 @pytest.mark.slow
 def test_kills_change_nothing(house):
-    """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 6
-    random moments.
+    """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 5
+    random moments behind the begin of a run.
     """
     options = {"factors": {"level": ["a", "b", "c"]}, "parameters": {"pause_s": 0.3}}
     path = write_study(house, **options)
     folder = trial(house)
     draw = random.Random(4)
     runner = start(house, path)
-    killed = 0
-    finished = {}
     wait_until(lambda: list(folder.glob("rows/*.json")), 60)
-    for kill in range(7):
-        time.sleep(draw.uniform(0.2, 3.5) if kill else 0)
-        if runner.poll() is not None:  # killed, or at its end
-            runner = start(house, path)
-            time.sleep(draw.uniform(1.0, 3.5))
-        with suppress(psutil.NoSuchProcess):
+    finished = {}
+    for kill in range(6):
+        if kill:
+            runner = start(house, path) if runner.poll() is not None else runner
+            wait_for_another(folder, runner)
+            time.sleep(draw.uniform(0, 2))
+        with suppress(psutil.NoSuchProcess):  # the study may be at its end
             tree = psutil.Process(runner.pid)
             draw.choice([tree, *tree.children(recursive=True)]).kill()
-            killed += 1
         rows = read_rows(folder)  # no half row is ever there
         finished |= {row["run_id"]: row["session_id"] for row in rows if row["status"] == "ok"}
     runner.kill()
     runner.wait()
     wait_for_silence(house)
-    assert killed >= 5  # the others came when a study had just ended
     assert run_quietly(path, house) == []
     rows = read_rows(folder)
     assert finished

@@ -30,32 +30,28 @@ def test_the_papers_bill_asks_for_213_seconds_a_run():
     assert paid * BRL_PER_USD == pytest.approx(158)
 
 
-def test_the_five_runs_of_a_scenario_cost_their_sum():
-    """By hand: 100, 110, 90, 105 and 95 s at 0.36 USD/h are 500 s, 0.05 USD by the formula, as
-    figure 2 of the paper sums them; with 20 s of set-up a run 0.06 USD.
-    """
-    train_s = [100.0, 110.0, 90.0, 105.0, 95.0]
-    runs = pd.DataFrame({"train_s": train_s, "setup_s": 20.0, "usd_per_hour": 0.36})
-    priced = price_runs(runs)
-    assert priced["formula_usd"].sum() == pytest.approx(0.05)
-    assert priced["cost_usd"].sum() == pytest.approx(0.06)
-
-
 @pytest.mark.parametrize(
-    ("usd_per_hour", "bill_usd"), [(2.0, 1.0), (0.0, 5.0), (math.nan, 5.0)]
+    ("usd_per_hour", "bill_usd"),
+    [
+        (2.0, 1.0),
+        (0.0, 5.0),
+    ],
 )
 def test_a_bill_that_cannot_be_is_refused(usd_per_hour, bill_usd):
-    """An overhead below zero would hide a wrong price; one that the formula meets is none."""
+    """An overhead below zero would hide a wrong price."""
     runs = pd.DataFrame([{"train_s": 3600.0, "usd_per_hour": usd_per_hour}])
     with pytest.raises(PriceError, match="check the prices"):
         fit_overhead(price_runs(runs), bill_usd)
-    paid = pd.DataFrame({"train_s": 3600.0, "usd_per_hour": [0.1, 0.2, 0.3, None]})
-    assert fit_overhead(price_runs(paid), 0.6) == 0
 
 
 @pytest.mark.parametrize(
     ("accuracy", "seconds"),
-    [(0.5, 668), (0.51, 704), (0.92, 704), (0.97, 740), (0.971, math.nan), (0, 668)],
+    [
+        (0.5, 668),
+        (0.51, 704),
+        (0.97, 740),
+        (0.971, math.nan),
+    ],
 )
 def test_an_accuracy_costs_the_run_up_to_the_epoch_that_reached_it(accuracy, seconds):
     """At 0.0001 USD/s; set-up and the bill's overhead are paid too, so that the last epoch costs

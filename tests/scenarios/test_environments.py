@@ -54,33 +54,3 @@ def test_an_environment_counts_when_it_is_complete(trial):
         find_python("ours")
     (python.parents[1] / "ready").touch()
     assert find_python("ours") == str(python)
-
-
-def test_beside_a_gpu_mxnet_gets_the_libraries_of_cuda(monkeypatch, tmp_path):
-    """Its build for CUDA 11.7, whose wheel has no libraries; without a GPU neither."""
-    ran = []
-    monkeypatch.setattr(environments, "FOLDER", tmp_path)
-    monkeypatch.setattr(environments, "_find_python", lambda version: "python")
-    (tmp_path / "mxnet").mkdir()
-    monkeypatch.setattr(
-        environments, "_call", lambda *command: ran.append(" ".join(command)) or "mxnet"
-    )
-    for has_gpu in (True, False):
-        (tmp_path / "mxnet" / "ready").unlink(missing_ok=True)
-        assert set_up("mxnet", has_gpu=has_gpu) == "mxnet"
-        (installs,) = (each for each in ran if " install " in each)
-        assert ("mxnet-cu117==1.9.1" in installs) == has_gpu
-        assert ("nvidia-cudnn-cu11" in installs) == has_gpu
-        ran.clear()
-
-
-@pytest.mark.slow
-def test_packages_that_do_not_install_make_no_environment(trial, tmp_path):
-    """pip's reason is in the message, and the half environment does not count."""
-    missing = str(tmp_path / "no_such_package")
-    python = f"3.{sys.version_info.minor}"
-    trial["no_such_module"] = Environment((missing,), (), (python,))
-    with pytest.raises(DrError, match="no_such_package"):
-        set_up("no_such_module", has_gpu=False)
-    with pytest.raises(UnavailableError):
-        find_python("ours")

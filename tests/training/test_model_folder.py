@@ -57,8 +57,7 @@ def test_an_artifact_may_be_a_folder(tmp_path):
     (saved / "variables" / "data").write_bytes(b"123")
     write_folder(tmp_path, "saved_model", FACTS)
     assert read_folder(tmp_path).facts["bytes"] == 3
-    for name in (".DS_Store", "variables/._data", "Thumbs.db"):
-        (saved / name).write_bytes(b"1")
+    (saved / ".DS_Store").write_bytes(b"1")
     read_folder(tmp_path)
     (saved / "more").write_bytes(b"")
     with pytest.raises(ModelFolderError, match="does not match"):
@@ -77,10 +76,8 @@ def test_refuses_another_artifact(folder, damage):
     ("changes", "message"),
     [
         ({"artifact": "../model.tflite"}, "must be in the folder"),
-        ({"artifact": "gone.tflite"}, "gone.tflite cannot be read: No such file"),
         ({"threshold": "0.4"}, "threshold is '0.4'"),
         ({"threshold": 1.5}, "out of range"),
-        ({"image_size": True}, "image_size is True"),
         ({"sha256": None}, "sha256 is None"),
     ],
 )
@@ -111,25 +108,9 @@ def test_a_folder_of_models_names_them(folder, tmp_path_factory):
             read_folder(path)
 
 
-@pytest.mark.parametrize("name", ["model.tar.gz", "network.H5", "saved_model/saved_model.pb"])
-def test_what_is_no_model_of_ours_leads_to_one(tmp_path, name):
-    """An archive, or what other tools write, given itself or in a folder: the commands are
-    named.
-    """
-    file = tmp_path / "models" / name
-    file.parent.mkdir(parents=True)
-    file.touch()
-    message = (
-        "unpack an archive first, .* dr_lib run papermill_runs/grades.yaml, .* export FOLDER"
-    )
-    for path in (file, tmp_path):
-        with pytest.raises(ModelFolderError, match=message):
-            read_folder(path)
-
-
-@pytest.mark.parametrize("manifest", ["", "[1]", '{"num_photographs": 3}'])
+@pytest.mark.parametrize("manifest", ["[1]", '{"num_photographs": 3}'])
 def test_what_names_no_artifact_is_no_model(tmp_path, manifest):
-    """No JSON, no table, or a prepared folder's."""
+    """No table, or a prepared folder's."""
     (tmp_path / "manifest.json").write_text(manifest)
     with pytest.raises(ModelFolderError, match="holds no model"):
         read_folder(tmp_path)

@@ -1,7 +1,6 @@
 """Photographs on the device: the same training, fed by row numbers."""
 
 import json
-import time
 
 import keras
 import numpy as np
@@ -13,7 +12,7 @@ from dr_lib.training.callbacks import Checkpoint
 from dr_lib.training.checkpoint import read_variables
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
-from dr_lib.training.resident import Epoch, keep_on_device
+from dr_lib.training.resident import keep_on_device
 from tests.training.simulation import DROPPING, draw, read_arrays, run, run_code
 
 
@@ -45,15 +44,6 @@ def test_an_epoch_in_one_program_trains_what_its_steps_would(tmp_path):
     np.testing.assert_allclose(*histories, rtol=1e-6)
     row = json.loads((tmp_path / "epoch" / "result.json").read_text())
     assert row["steps_per_execution"] == 0 and row["iterations"] == 5 * (57 // 8)
-
-
-def test_an_epoch_in_one_program_waits_for_its_last_batch():
-    """It is one call, of one batch, which is ready when the last of seven is."""
-    batches = Batches(np.arange(57), np.zeros(57), 8, shuffle_seed=1)
-    start = time.monotonic()
-    batches.note_ready = lambda: batches.ready_s.append(start + len(batches.ready_s))
-    assert Epoch(batches)[0][0].shape == (8, 7)
-    assert batches.ready_s == [start + 6]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,8 @@ def test_streamed_and_in_memory_are_one_training(small_sample, tmp_path, monkeyp
     assert stream.scores == memory.scores
 
 
-def test_a_shard_that_is_gone_stops_the_training(small_sample, tmp_path, monkeypatch):
+@pytest.mark.parametrize("mode", ["plain", "paper"])
+def test_a_shard_that_is_gone_stops_the_training(small_sample, tmp_path, monkeypatch, mode):
     """The error is one sentence about the shard, whatever the backend makes of it."""
     folder = shutil.copytree(small_sample, tmp_path / "records")
     shards = list(folder.glob("*.tfrecord"))
@@ -49,5 +50,5 @@ def test_a_shard_that_is_gone_stops_the_training(small_sample, tmp_path, monkeyp
     )
     monkeypatch.setattr(callbacks, "Checkpoint", unlink)
     with pytest.raises(ShardError, match="can no longer be read") as caught:
-        train_here(tmp_path / "out", data_dir=folder, source="stream", epochs=2)
+        train_here(tmp_path / "out", data_dir=folder, source="stream", mode=mode, epochs=3)
     assert len(str(caught.value)) < 200
