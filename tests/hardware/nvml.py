@@ -16,8 +16,8 @@ def put_nvml(
     fault: str = "",
     is_sliced: bool = False,
 ) -> ModuleType:
-    """Put (name, GiB, compute capability, UUID) in place of this machine's GPUs; a memory of 0 is
-    not supported. A fault, the name of an error, is what the library begins with.
+    """Put (name, GiB, compute capability, UUID) in place of this machine's GPUs. A fault, the
+    name of an error, is what the library begins with.
     """
     module = ModuleType("pynvml")
     kinds = {
@@ -25,7 +25,6 @@ def put_nvml(
         for name in (
             "NVMLError_LibraryNotFound",
             "NVMLError_DriverNotLoaded",
-            "NVMLError_NotSupported",
             "NVMLError_Unknown",
         )
     }
@@ -34,11 +33,6 @@ def put_nvml(
         if fault:
             raise kinds[fault](fault)
 
-    def measure(number):
-        if not gpus[number][1]:
-            raise kinds["NVMLError_NotSupported"]
-        return SimpleNamespace(total=int(gpus[number][1] * 2**30), used=2**30)
-
     functions = {
         "nvmlInit": begin,
         "nvmlDeviceGetCount": lambda: len(gpus),
@@ -46,7 +40,9 @@ def put_nvml(
         "nvmlDeviceGetHandleByUUID": [gpu[3] for gpu in gpus].index,
         "nvmlDeviceGetMigMode": lambda number: [is_sliced] * 2,
         "nvmlDeviceGetName": lambda number: gpus[number][0],
-        "nvmlDeviceGetMemoryInfo": measure,
+        "nvmlDeviceGetMemoryInfo": lambda number: SimpleNamespace(
+            total=int(gpus[number][1] * 2**30), used=2**30
+        ),
         "nvmlDeviceGetCudaComputeCapability": lambda number: map(
             int, str(gpus[number][2]).split(".")
         ),

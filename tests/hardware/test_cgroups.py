@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dr_lib.hardware.cgroups import read_limit, read_memory
+from dr_lib.hardware.cgroups import read_memory
 
 GIB = 2**30
 HOST = psutil.virtual_memory().total
@@ -45,10 +45,3 @@ def test_what_a_container_uses_is_not_available(tmp_path):
     files = {"memory.max": "1000", "memory.current": "700", "memory.stat": "inactive_file 200"}
     write_groups(tmp_path, "0::/\n", files)
     assert read_memory(tmp_path) == (1000, 500)
-
-
-def test_the_least_quota_counts(tmp_path):
-    """By the documents of the kernel: microseconds per period."""
-    files = {"a/cpu.max": "50000 100000", "cpu.max": "200000 100000"}
-    write_groups(tmp_path, "0::/a\n", files)
-    assert read_limit("cpu.max", tmp_path) == (0.5, tmp_path / "sys/fs/cgroup/a")

@@ -109,29 +109,6 @@ def test_activation_raises_where_the_framework_lists_no_accelerator():
     assert "restart the kernel" in late
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("backend", "number", "count"),
-    [
-        ("tensorflow", 2, "device.distribution.num_replicas_in_sync"),
-        ("jax", 8, "len(__import__('jax').devices())"),
-    ],
-)
-def test_virtual_devices_are_counted_by_name(backend, number, count):
-    """A simulation on several devices of the CPU really has them. Another plan in the same kernel
-    replaces the first: nothing of the distribution stays.
-    """
-    pytest.importorskip(backend)
-    code = f"""
-device = distribute(activate(choose(LAPTOP, Request(backend='{backend}', num_devices={number}))))
-print({count})
-activate(choose(LAPTOP, Request(backend='{backend}')))
-import keras
-print(keras.distribution.distribution())
-"""
-    assert in_a_process(code).split()[-2:] == [str(number), "None"]
-
-
 def test_a_cpu_has_no_memory_of_a_device():
     """A missing counter is no 0."""
     assert measure_device_peak("tensorflow") is None

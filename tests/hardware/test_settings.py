@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dr_lib.hardware.settings import OWN, describe_settings
+from dr_lib.hardware.settings import describe_settings
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +34,3 @@ def test_what_changes_a_time_is_named_and_not_shown(monkeypatch, name, value):
     assert found == describe_settings()
     monkeypatch.setenv(name, f"{value} ")
     assert describe_settings().split(": ")[1] != found.split(": ")[1]
-
-
-def test_what_was_set_as_planned_is_no_setting(monkeypatch):
-    """Until somebody sets it otherwise."""
-    monkeypatch.setitem(OWN, "OMP_NUM_THREADS", "1000")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1000")
-    assert describe_settings() == "none"
-    monkeypatch.setenv("OMP_NUM_THREADS", "999")
-    assert describe_settings().startswith("OMP_NUM_THREADS: ")

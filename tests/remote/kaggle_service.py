@@ -9,7 +9,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -196,34 +195,15 @@ class Handler(BaseHTTPRequestHandler):
         if self._fail("logs" if "/logs/stream/" in self.path else "GET"):
             return
         if "/logs/stream/" in self.path:
-            self._follow(self.server.scripts.get(self.path.rpartition("/")[2]))
+            script = self.server.scripts.get(self.path.rpartition("/")[2])
+            log = script.read_log() if script else '{"code": 404}'
+            self._send(200 if script else 404, log.encode())
             return
         _, slug, name = self.path.split("/")
         content = (self.server.home / slug / "working" / name).read_bytes()
         self._send(200, content)
         if not self.is_short:
             self.server.fetched.add(slug)
-
-    def _follow(self, script: Script | None) -> None:
-        """Send what a script prints as it comes, or the log of one that has ended."""
-        if not script or script.state != "RUNNING":
-            log = script.read_log() if script else '{"code": 404}'
-            self._send(200 if script else 404, log.encode())
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.end_headers()
-        sent = 0
-        self.close_connection = True
-        with suppress(OSError):  # the client goes when it wants
-            while script.state == "RUNNING":
-                entries = json.loads(script.read_log())
-                for entry in entries[sent:]:
-                    self.wfile.write(f"data: {json.dumps(entry)}\n\n".encode())
-                sent = len(entries)
-                self.wfile.flush()
-                time.sleep(0.1)
-            self.wfile.write(b"data: END_OF_LOG\n\n")
 
     def log_message(self, *arguments: object) -> None:  # noqa: D102
         pass

@@ -20,7 +20,7 @@ from dr_lib import hardware
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import find_boot
 from dr_lib.parameters import NOTEBOOKS
-from dr_lib.runs.papermill import find_error, redact_paths
+from dr_lib.runs.papermill import find_error
 from dr_lib.runs.row import RowError, read_rows, read_runs
 from dr_lib.runs.study import check_needs, load_study
 from tests.processes import wait_until
@@ -201,23 +201,6 @@ def test_the_error_of_a_run_is_the_line_that_says_why(tmp_path):
     path.write_text('{"cells": [')
     (tmp_path / "log").write_text("Executing\nF1125 fatal\nKilled\n")
     assert find_error(path, tmp_path / "log", -9) == "papermill ended with -9: Killed"
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("/data/my hospital/eyes", "eyes"),
-        (
-            "404 at https://host.org/a/b.csv, see /a/b/log",
-            "404 at https://host.org/a/b.csv, see log",
-        ),
-    ],
-)
-def test_folders_are_redacted(value, shown):
-    """Of an absolute path its last part stays, spaces or not; a relative one, a URL and a number
-    stay as they are.
-    """
-    assert redact_paths(value) == shown
 
 
 @pytest.mark.slow

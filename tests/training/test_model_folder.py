@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 
 import pytest
 
@@ -96,16 +95,6 @@ def test_refuses_a_link_out_of_the_folder(folder, tmp_path_factory):
     (folder / "model.tflite").symlink_to(elsewhere)
     with pytest.raises(ModelFolderError, match="must be in the folder"):
         read_folder(folder)
-
-
-def test_a_folder_of_models_names_them(folder, tmp_path_factory):
-    """As `export` writes them: one of them is to be given."""
-    above = tmp_path_factory.mktemp("exported")
-    for name in ("keras", "litert_int8"):
-        shutil.copytree(folder, above / name)
-    for path in (above, above / "savedmodel"):
-        with pytest.raises(ModelFolderError, match=rf"in {above} \(keras, litert_int8 has"):
-            read_folder(path)
 
 
 @pytest.mark.parametrize("manifest", ["[1]", '{"num_photographs": 3}'])

@@ -12,16 +12,12 @@ import pytest
 from dr_lib import hardware
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
-from dr_lib.training import resident
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.fit import predict
 from dr_lib.training.model_folder import read_folder
 from dr_lib.training.models import build_model
 from dr_lib.training.train_once import (
-    Setup,
     list_trained,
-    load_sides,
-    set_up,
     train_once,
 )
 from tests.training.simulation import HERE, draw_splits, train_here
@@ -81,21 +77,14 @@ def test_what_cannot_be_or_would_be_ignored_is_refused(asked, message):
 @pytest.mark.parametrize(
     ("task", "mode", "on_device"), [("grades", "fast", True), ("referable", "paper", False)]
 )
-def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mode, on_device):
+def test_the_row_says_where_the_photographs_were(tmp_path, task, mode, on_device):
     """Mode fast keeps them on the device, and the row says so."""
-    kept = []
-    keep_on_device = resident.keep_on_device
-    monkeypatch.setattr(
-        resident,
-        "keep_on_device",
-        lambda *how, **more: kept.append(how) or keep_on_device(*how, **more),
-    )
     splits = draw_splits(17)
     if on_device:
         splits["validation"].referable = splits["validation"].grade = np.zeros(0)
     trained = train_here(tmp_path, splits, task=task, mode=mode)
     row = trained.row
-    assert row["on_device"] == bool(kept) == on_device
+    assert row["on_device"] == on_device
     assert row["steps_per_execution"] == (1 if mode == "paper" else 8)
     counts = [row[f"num_images_{name}"] for name in ("train", "test", "dropped")]
     assert counts == [17, 9, 1]
@@ -148,7 +137,7 @@ def test_test_time_augmentation_averages_mirror_images():
     """The prediction is the mean of those of the photograph and of its mirror image, of 9 in
     batches of 8 in order.
     """
-    network = prepare(draw_splits(9)).network
+    network = build_model("small_cnn", 32)
     images = np.random.default_rng(0).integers(0, 255, (9, 32, 32, 3), dtype=np.uint8)
     one = np.array(network(images))
     other = np.array(network(images[:, :, ::-1]))
@@ -245,13 +234,6 @@ def outline(config: TrainingConfig) -> list:
         np.array(loss(np.zeros((1, 1)), predicted)).tolist(),
         [np.asarray(images, float).sum(), np.asarray(targets, float).sum(), len(images)],
     ]
-
-
-def prepare(splits: dict, **asked) -> Setup:
-    """Set a training up on this machine."""
-    config = TrainingConfig(data_dir="", **HERE | asked)
-    device = hardware.activate(config.plan(hardware.probe(), 17))
-    return set_up(config, device, load_sides(config, device.plan, splits))
 
 
 @pytest.mark.slow

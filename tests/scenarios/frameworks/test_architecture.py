@@ -7,7 +7,6 @@ from dr_lib.errors import DrError
 from dr_lib.scenarios.frameworks.architecture import (
     draw_weights,
     list_layers,
-    to_channels_first,
 )
 
 BLOCK = "conv relu conv relu pool"
@@ -69,16 +68,3 @@ def test_a_side_that_cannot_be_halved_is_refused(network, side, step):
     """The message says what there is."""
     with pytest.raises(DrError, match=f"a multiple of {step} px"):
         draw_weights(network, side, 3, 0)
-
-
-def test_channels_first_computes_the_same():
-    """A map flattened with its channels first times the converted kernel is what it was with its
-    channels last.
-    """
-    weights = draw_weights(2, 32, 3, 1)
-    converted = to_channels_first(weights)
-    image = np.random.default_rng(0).random((4, 4, 128), np.float32)
-    wanted = image.ravel() @ weights[12]
-    assert converted[12] @ image.transpose(2, 0, 1).ravel() == pytest.approx(wanted, abs=1e-4)
-    assert converted[0].shape == (32, 3, 3, 3) and converted[14].shape == (10, 128)
-    assert converted[0][5, 2, 0, 1] == weights[0][0, 1, 2, 5]

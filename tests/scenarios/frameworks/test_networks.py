@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.hardware.facts import HardwareError
 from dr_lib.scenarios.frameworks.architecture import draw_weights
 from dr_lib.scenarios.frameworks.base import FixedBatches, Start
 from dr_lib.scenarios.frameworks.program import open_network
@@ -111,19 +110,3 @@ def test_an_epoch_has_the_time_of_its_steps_alone(batches):
     epochs, times = zip(*told, strict=True)
     assert epochs == (0, 1, 2)
     assert sum(times) <= whole_s - 0.6
-
-
-def test_a_loss_that_is_not_finite_stops_the_training(batches):
-    """The message names the epoch; the function is not called for it."""
-    told = []
-    model = open_network("tensorflow", START._replace(learning_rate=1e20))
-    with pytest.raises(DrError, match="the loss is .* in epoch 1: lower"):
-        model.fit(batches, 3, lambda *epoch: told.append(epoch))
-    assert told == []
-
-
-def test_there_is_no_gpu(monkeypatch):
-    """Asked for a GPU, a framework that sees none never trains on the CPU instead."""
-    monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [])
-    with pytest.raises(HardwareError, match="computes on the cpu, not on the gpu: install"):
-        open_network("tensorflow", START._replace(accelerator="gpu"))
