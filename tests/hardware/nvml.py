@@ -25,6 +25,7 @@ def put_nvml(
         for name in (
             "NVMLError_LibraryNotFound",
             "NVMLError_DriverNotLoaded",
+            "NVMLError_NotSupported",
             "NVMLError_Unknown",
         )
     }

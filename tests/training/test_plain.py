@@ -1,4 +1,4 @@
-"""Mode plain trains what mode paper trains, and says where it does not."""
+"""Mode plain trains what mode paper trains."""
 
 import numpy as np
 import pytest

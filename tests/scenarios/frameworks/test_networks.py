@@ -1,4 +1,4 @@
-"""A network in TensorFlow, held against NumPy; timed, stopped and refused where it has to be."""
+"""A network in TensorFlow, held against NumPy, and timed."""
 
 import time
 
