@@ -11,6 +11,7 @@ import pytest
 
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.training.config import TrainingConfig
+from dr_lib.training.fit import predict
 from tests.training import simulation
 
 NUMBER = 57
@@ -91,8 +92,8 @@ def build_whitened(image_size: int, weights: None) -> keras.Model:
 @pytest.mark.slow
 @pytest.mark.parametrize(("batch_norm", "parts"), [("local", 2), ("global", 1)])
 def test_two_replicas_keep_the_mean_of_their_statistics(tmp_path, batch_norm, parts):
-    """Each replica's moving averages of its half of a batch, or those of the whole, by Ioffe and
-    Szegedy's rule in NumPy, then their mean.
+    """What is saved is what was validated: each replica's moving averages of its half of a batch,
+    or those of the whole, by Ioffe and Szegedy's rule in NumPy, then their mean.
     """
     config = {
         "backend": "tensorflow",
@@ -119,5 +120,13 @@ def test_two_replicas_keep_the_mean_of_their_statistics(tmp_path, batch_norm, pa
     network = keras.models.load_model(tmp_path / "best.keras")
     _, _, *kept = network.get_layer("base").layers[1].get_weights()
     assert kept[0] == pytest.approx(mean.mean(axis=0), rel=1e-5)
-    assert kept[1] == pytest.approx(variance.mean(axis=0), rel=1e-4)
+    # Keras rounds the moments of a whole step by 3.1e-4; those of halves differ by 6e-4
+    assert kept[1] == pytest.approx(variance.mean(axis=0), rel=4.5e-4)
     assert json.loads((tmp_path / "result.json").read_text())["batch_norm"] == batch_norm
+
+    validation = splits["validation"]
+    probability = predict(network, validation.images, BATCH)[:, 0]
+    truth = validation.referable
+    loss = -np.log(np.where(truth == 1, probability, 1 - probability)).mean()
+    history = pd.read_csv(tmp_path / "history.csv")
+    assert history["val_loss"].tolist() == pytest.approx([loss], rel=1e-5)
