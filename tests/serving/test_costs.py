@@ -85,13 +85,6 @@ def test_two_machines_need_three_sessions_of_each(tmp_path, num_sessions):
         assert row[ends].tolist() == pytest.approx(0.23 * 730 * machines)
 
 
-def test_few_machines_are_billed_whole(tmp_path):
-    """One at least; three of a third of the peak are three, not four."""
-    load_endpoint(tmp_path, "a", 2e6 / 8 / 3600 / 3)
-    assert price(tmp_path, 1.0)["num_machines"].tolist() == [1]
-    assert price(tmp_path)["num_machines"].tolist() == [3]
-
-
 def test_an_endpoint_that_cannot_be_chosen_says_why(tmp_path):
     """It held no rate, it was loaded with a wider bound, its format was refused."""
     load_endpoint(tmp_path, "none", 0.0)
@@ -108,10 +101,11 @@ def test_an_endpoint_that_cannot_be_chosen_says_why(tmp_path):
 
 def test_prices_of_ones_own(tmp_path, monkeypatch):
     """The table named by DR_LIB_PRICES goes before this library's; one machine at two prices is two
-    endpoints; a label in no table is an error, and so is no load.
+    endpoints; a label in no table is an error, and so is no load. One machine is the least.
     """
     load_endpoint(tmp_path, "a", 100.0)
     load_endpoint(tmp_path, "b", 100.0, priced_as=M5)
+    assert price(tmp_path, 1.0)["num_machines"].tolist() == [1, 1]
     (tmp_path / "own.csv").write_text(f"{','.join(Price.model_fields)}\np,{C7G},,USD,3,,s\n")
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "own.csv"))
     assert price(tmp_path)["usd_per_hour"].tolist() == [0.23, 3.0]

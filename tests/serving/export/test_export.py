@@ -2,11 +2,9 @@
 folders only.
 """
 
-import json
 import os
 import shlex
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
-from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model, pack_folder
 from dr_lib.training.model_folder import read_folder
 from tests.serving.stand_in import build_network, draw_crops, write_model_folder
@@ -26,24 +23,6 @@ def export(source, out, labelled, *formats, calibration=None, **options):
     calibration = draw_crops(1) if calibration is None else calibration
     options |= {"formats": formats, "labelled": labelled, "calibration": calibration}
     return export_model(source, out, **options).itertuples()
-
-
-@pytest.mark.slow
-def test_every_format_becomes_a_folder_that_serves(source, exported):
-    """One row and one folder per format, with the source's facts, its own artifact and the
-    gate's row.
-    """
-    out, table = exported
-    assert set(os.listdir(out)) == set(table["format"]) == set(FORMATS)
-    assert table.set_index("format")["passes"][["savedmodel", "litert_float32"]].all()
-    assert (table["forced"] != table["passes"]).all()  # int8 needs more patients
-    before = read_folder(source).facts
-    kept = ("model", "threshold", "grades", "split_sha256")
-    for row in table.itertuples():
-        model = read_folder(Path(row.folder))
-        assert [model.facts[name] for name in kept] == [before[name] for name in kept]
-        assert model.facts["format"] == row.format == model.path.name
-        assert model.facts["source_sha256"] == before["sha256"]
 
 
 def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
@@ -87,9 +66,14 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
     (row,) = export(source, tmp_path, few, "litert_int8", calibration=crops, force=True)
     assert row.forced and not row.passes
     assert sorted(os.listdir(folder)) == ["manifest.json", "model.tflite"]
+    before = read_folder(source).facts
+    kept = ("model", "threshold", "grades", "split_sha256")
+    facts = read_folder(folder).facts
+    assert [facts[name] for name in kept] == [before[name] for name in kept]
+    assert facts["source_sha256"] == before["sha256"]
     manifest = (folder / "manifest.json").read_text()
     assert not {"NaN", "Infinity"} & set(manifest.replace(",", " ").split())
-    gate = json.loads(manifest)["gate"]
+    gate = facts["gate"]
     assert gate["sensitivity_after"] is None and gate["forced"] and not gate["passes"]
 
     (folder / "notes.txt").write_text("of nobody else's business")
