@@ -67,7 +67,7 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     assert {name: row[name] for name in expected} == expected
     text = report(clone, "adhoc", notebook="23_serving_cost")
     # on a machine that does much else no rate may be held, and a format may be refused
-    assert re.search('class="say">[^<]*endpoint of MobileNet', text)
+    assert re.search('class="say">[^<]*endpoint of small_cnn, 48 px', text)
     (times,) = pd.read_csv(adhoc / "response_times.csv").itertuples()
     assert times.n == 1 and times.predict_ms > 0
 
