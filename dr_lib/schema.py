@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-SCHEMA = 1  # one more whenever what an earlier version wrote is read no more
+SCHEMA = 2  # one more whenever what an earlier version wrote is read no more
 
 
 def find_other_schema(facts: Mapping[str, Any], again: str) -> str:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from dr_lib.schema import SCHEMA
 from dr_lib.training.model_folder import ModelFolderError, read_folder, write_folder
 
 FACTS = {
@@ -44,7 +45,7 @@ def test_reads_back_what_was_written(folder):
     """
     found = read_folder(folder)
     sha256 = hashlib.sha256(b"sixbyt").hexdigest()
-    own = {"schema": 1, "artifact": "model.tflite", "bytes": 6, "sha256": sha256}
+    own = {"schema": SCHEMA, "artifact": "model.tflite", "bytes": 6, "sha256": sha256}
     assert found.facts == FACTS | own
     assert found.version == sha256[:12] and found.artifact.read_bytes() == b"sixbyt"
 
