@@ -3,7 +3,10 @@
 import csv
 import os
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -15,7 +18,8 @@ from dr_lib.errors import DrError
 from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import read_folder, write_folder
-from tests.serving.driver import draw_photograph, encode
+from tests.processes import wait_until
+from tests.serving.driver import ROOT, draw_photograph, encode
 
 PROBABILITIES = [f"probability_{k}" for k in range(5)]
 
@@ -70,6 +74,22 @@ def test_every_file_has_its_row(model, photographs, tmp_path):
     assert rows[3] | {"file": ""} == rows[1] | {"file": ""}
     assert os.listdir(out.parent) == ["grades.csv"]
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+def test_a_killed_command_goes_on(model, photographs, tmp_path):
+    """Killed once photographs are cropped, and repeated: what is cropped is not read again."""
+    for number in range(60):
+        (photographs / f"{number}.jpg").write_bytes(encode(draw_photograph(number, 1200, 900)))
+    out = tmp_path / "grades.csv"
+    command = [sys.executable, "-m", "dr_lib", "predict", model.path, photographs, "--out", out]
+    cache = tmp_path / "grades.csv.crops"
+    process = subprocess.Popen([*map(str, command)], cwd=ROOT)
+    wait_until(lambda: list(cache.glob("crops-*")))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not out.exists() and stat.S_IMODE(cache.stat().st_mode) == 0o700
+    table = grade_files(model, photographs, out)
+    assert len(table) == 64 and (table["error"] == "").sum() == 63 and not cache.exists()
 
 
 def test_nothing_is_overwritten(model, photographs):

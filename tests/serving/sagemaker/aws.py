@@ -6,6 +6,8 @@ import contextlib
 import json
 import re
 import threading
+import urllib.error
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +15,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import boto3
-import requests
 
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
@@ -95,10 +96,10 @@ class Door(BaseHTTPRequestHandler):
             ]
             return self.answer(200, json.dumps({"Quotas": quotas}).encode(), {})
         if action == "InvokeEndpoint":
-            kind = {"Content-Type": self.headers["Content-Type"]}
-            return self.answer(
-                200, requests.post(aws.model_url, body, headers=kind).content, {}
-            )
+            request = urllib.request.Request(aws.model_url, body)
+            request.add_header("Content-Type", self.headers["Content-Type"])
+            with urllib.request.urlopen(request) as answer:
+                return self.answer(200, answer.read(), {})
         return self.answer(*self.forward(body))
 
     def forward(self, body: bytes) -> tuple[int, bytes, dict[str, str]]:
@@ -106,9 +107,17 @@ class Door(BaseHTTPRequestHandler):
         body = body.replace(b"ml.m6g.xlarge", b"ml.m5.large")  # moto knows no Graviton
         hop = ("host", "connection", "content-length")
         headers = {k: v for k, v in self.headers.items() if k.lower() not in hop}
-        url = self.server.behind + self.path
-        answer = requests.request(self.command, url, data=body, headers=headers)
-        return answer.status_code, answer.content, dict(answer.headers)
+        request = urllib.request.Request(
+            self.server.behind + self.path,
+            body if self.command in ("POST", "PUT") else None,
+            headers,
+            method=self.command,
+        )
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status, answer.read(), dict(answer.headers)
+        except urllib.error.HTTPError as error:
+            return error.code, error.read(), dict(error.headers)
 
     def answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
         """Send an answer."""
@@ -133,28 +142,24 @@ def run_aws(behind: str, model_url: str) -> Iterator[Aws]:
     """Run the door in a thread, over an account that has all that a study needs."""
     with Aws(behind, model_url) as aws:
         threading.Thread(target=aws.serve_forever, args=(0.01,), daemon=True).start()
-        requests.post(f"{behind}/moto-api/reset")
+        urllib.request.urlopen(f"{behind}/moto-api/reset", b"")
+        policy = {"Statement": [{"Effect": "Allow", "Principal": {"Service": TRUST}}]}
         open_client(behind, "iam").create_role(
-            RoleName="fundus", AssumeRolePolicyDocument=write_policy(*TRUST)
+            RoleName="fundus", AssumeRolePolicyDocument=json.dumps(policy)
         )
         open_client(behind, "s3").create_bucket(Bucket="models")
         ecr = open_client(behind, "ecr")
         ecr.create_repository(repositoryName="fundus")
-        kind = "application/vnd.docker.distribution.manifest.v2+json"
         for tag in ("amd64", "arm64"):
-            manifest = {"schemaVersion": 2, "mediaType": kind, "config": {"digest": tag}}
+            kind = "application/vnd.docker.distribution.manifest.v2+json"
+            manifest = {"schemaVersion": 2, "mediaType": kind, "layers": [], "config": {}}
             ecr.put_image(
-                repositoryName="fundus", imageManifest=json.dumps(manifest), imageTag=tag
+                repositoryName="fundus",
+                imageManifest=json.dumps(manifest | {"config": {"digest": tag}}),
+                imageTag=tag,
             )
         yield aws
         aws.shutdown()
-
-
-def write_policy(*services: str) -> str:
-    """The policy of a role that services may take."""
-    principal = {"Service": services}
-    statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
-    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
 def open_client(url: str, service: str):

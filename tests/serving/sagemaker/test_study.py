@@ -1,5 +1,6 @@
 """A study on endpoints of SageMaker, with the real boto3, against AWS on this machine."""
 
+import json
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from dr_lib.files import lock
 from dr_lib.runs.row import read_rows, write_row
 from dr_lib.serving.sagemaker import account, deployment, study
 from dr_lib.serving.server.load import open_sender, read_answer
-from tests.processes import run_python, wait_until
+from tests.processes import wait_until
 from tests.report.real_rows import copy_row
 from tests.serving.driver import ROOT, draw_photograph, encode
 
@@ -31,7 +32,6 @@ from tests.serving.sagemaker.aws import (  # noqa: E402
     open_client,
     refuse,
     run_aws,
-    write_policy,
 )
 
 STUDY = """
@@ -113,9 +113,6 @@ def run(aws, path, monkeypatch):
     return partial(study.run_on_sagemaker, path, ROOT, "sagemaker", yes=True)
 
 
-SECRETS = ("123456789012", "AKIA", "SECRET", "arn:aws")
-
-
 def count_rows(path):
     """The rows that say ok."""
     return sum(row["status"] == "ok" for row in read_rows(path.with_suffix("")))
@@ -133,44 +130,127 @@ def test_a_study_makes_measures_and_deletes(aws, moto, path, run, capfd):
 
     aws.faults["InvokeEndpoint"] = [look, look]
     assert run() == [] and count_rows(path) == 4 and list_left(moto) == []
-    assert [len(left) for left in made] == [5, 5]  # of one endpoint, whenever it is measured
+    kinds = ["config", "model", "object", "schedule"]
+    assert [len(left) for left in made] == [5, 5]
+    assert [each.split()[0] for each in made[0][1:]] == kinds
     order = [action for action in aws.calls if action.startswith(("Create", "Put", "Invoke"))]
     steps = ["PutObject", "CreateModel", "CreateEndpointConfig", "CreateSchedule"]
     assert order == [*steps, "CreateEndpoint", "InvokeEndpoint"] * 4
     ledger = (path.with_suffix("") / "sagemaker.tsv").read_text()
     assert ledger.count("\tcreate\t") == ledger.count("\tdeleted\t") == 20
     said = capfd.readouterr().out
+    assert "  2 endpoints of ml.m5.xlarge, 0.23 USD an hour" in said
     assert "4 endpoints in us-east-1" in said and "0.21 USD, and at most 0.83 USD" in said
     written = said + ledger + "".join(map(str, read_rows(path.with_suffix(""))))
-    assert not any(secret in written for secret in SECRETS)
+    for secret in ("123456789012", "AKIA", "SECRET", "arn:aws"):
+        assert secret not in written
     assert run() == [] and "all runs are already completed" in capfd.readouterr().out
 
 
 ONCE = 2  # attempts of boto3
 FOREVER = 50
-EXPIRED = refuse("ExpiredTokenException")
 EXISTS = refuse("ValidationException", "Cannot create already existing")
 FAULTS = {  # action, its answers, the sentence; empty where the study is completed all the same
     "throttled once": ("CreateEndpoint", [refuse("ThrottlingException")], ""),
-    "over the quota": ("CreateEndpoint", [refuse("ResourceLimitExceeded")], "a larger quota"),
+    "throttled": ("CreateModel", [refuse("ThrottlingException")] * ONCE, "wait some minutes"),
+    "throttled while waiting": (
+        "DescribeEndpoint",
+        [refuse("ThrottlingException")] * ONCE,
+        "wait some minutes",
+    ),
+    "over the quota": (
+        "CreateEndpoint",
+        [refuse("ResourceLimitExceeded")],
+        "ask for a larger quota",
+    ),
     "creation failed": (
         "DescribeEndpoint",
-        [describe("Failed", "no memory")],
-        "no memory: see",
+        [describe("Creating"), describe("Failed", "out of memory")],
+        "failed: out of memory: see its log in CloudWatch",
     ),
     "creation takes too long": (
         "DescribeEndpoint",
         [describe("Creating")] * FOREVER,
         "was not in service after",
     ),
-    "expired": ("DescribeEndpoint", [EXPIRED], "your credentials have expired: renew them"),
+    "expired while creating": (
+        "CreateEndpoint",
+        [refuse("ExpiredTokenException")],
+        "your credentials have expired: renew them",
+    ),
+    "expired while waiting": (
+        "DescribeEndpoint",
+        [refuse("ExpiredTokenException")],
+        "your credentials have expired: renew them",
+    ),
+    "expired before": ("ListEndpoints", [refuse("ExpiredTokenException")], "renew them"),
+    "credentials of nobody": (
+        "ListEndpoints",
+        [refuse("UnrecognizedClientException")],
+        "run aws configure",
+    ),
+    "no such instance there": (
+        "CreateEndpointConfig",
+        [refuse("ValidationException", "instance type is not available")],
+        "choose another region",
+    ),
+    "region without the instance": (
+        "ListServiceQuotas",
+        [(200, {"Quotas": []})],
+        "no quota for",
+    ),
+    "a bucket of nobody": ("HeadBucket", [refuse("NoSuchBucket", status=404)], "bucket models"),
+    "no permission to look": ("ListEndpoints", [refuse("AccessDeniedException")], "permission"),
+    "an image of nobody": (
+        "DescribeImages",
+        [refuse("ImageNotFoundException")],
+        "image fundus:a",
+    ),
+    "no permission to upload": ("PutObject", [refuse("AccessDenied", status=403)], "upload"),
+    "no permission for models": (
+        "CreateModel",
+        [refuse("AccessDeniedException")],
+        "lacks a permission",
+    ),
+    "no permission for schedules": (
+        "CreateSchedule",
+        [refuse("AccessDeniedException", status=403)],
+        "lacks a permission",
+    ),
+    "AWS is down": (
+        "CreateModel",
+        [refuse("InternalFailure", status=500)] * ONCE,
+        "repeat the",
+    ),
     "an answer is lost": ("CreateEndpoint", [DROP, EXISTS], "existing"),
+    "an answer about a model is lost": ("CreateModel", [DROP, EXISTS], "existing"),
+    "the connection drops while waiting": (
+        "DescribeEndpoint",
+        [DROP] * ONCE,
+        "repeat the command",
+    ),
     "the connection drops while measuring": ("InvokeEndpoint", [DROP], "ConnectionError"),
-    "deletion is refused once": ("DeleteEndpoint", [refuse("ValidationException")], ""),
+    "the model fails": ("InvokeEndpoint", [refuse("ModelError", status=424)], "status 424"),
+    "deletion is refused once": (
+        "DeleteEndpoint",
+        [refuse("ValidationException", "Cannot update in-progress endpoint")],
+        "",
+    ),
+    "deletion of a configuration": (
+        "DeleteEndpointConfig",
+        [refuse("ValidationException", "in use")],
+        "",
+    ),
     "deletion of a model": ("DeleteModel", [refuse("ThrottlingException")] * ONCE, ""),
+    "deletion of an upload": ("DeleteObject", [refuse("SlowDown", status=503)] * ONCE, ""),
+    "deletion of a schedule": (
+        "DeleteSchedule",
+        [refuse("InternalServerException", status=500)] * ONCE,
+        "",
+    ),
     "expired while deleting": (
         "DeleteEndpoint",
-        [EXPIRED] * FOREVER,
+        [refuse("ExpiredTokenException")] * FOREVER,
         "not all is deleted, but AWS deletes endpoints itself: .*renew them",
     ),
 }
@@ -182,58 +262,84 @@ def test_a_fault_leaves_nothing_and_loses_nothing(aws, moto, path, run, name, ca
     command goes on to the end. Where nothing may be deleted at once, the next command does.
     """
     action, answers, message = FAULTS[name]
-    assert run(only="C1-r00") == []
-    aws.faults[action] = list(answers)
+    is_check = action in ("ListServiceQuotas", "HeadBucket", "DescribeImages")
+    is_early = is_check or action == "ListEndpoints"
+    if is_early:
+        aws.faults[action] = list(answers)
+    else:
+        assert run(only="C1-r00") == []
+        aws.faults[action] = list(answers)
+    said = ""
     try:
         said = "\n".join(run())
     except DrError as error:
         said = str(error)
-    aws.faults.clear()
-    assert bool(message) == bool(said) and re.search(message, said), said
-    left = list_left(moto)
-    if name == "expired while deleting":
-        assert any("schedule" in each for each in left)  # which deletes it
+    is_late = name == "expired while deleting"
+    assert count_rows(path) == (4 if not message else 0 if is_early else 1 + is_late)
+    if is_late:
+        aws.faults.clear()
+        assert any("schedule" in left for left in list_left(moto))  # which deletes it
     else:
-        assert left == [] and count_rows(path) == (1 if message else 4)
+        assert list_left(moto) == []
+        assert not re.search(r"Traceback|\n", said)
+    assert bool(message) == bool(said) and re.search(message, said), said
     said += capfd.readouterr().out
-    assert not any(secret in said for secret in SECRETS)
+    for secret in ("123456789012", "AKIA", "SECRET", "arn:aws"):
+        assert secret not in said
+    aws.faults.clear()
     assert run() == [] and count_rows(path) == 4 and list_left(moto) == []
 
 
-def test_ctrl_c_deletes_what_was_made(aws, moto, path, run, monkeypatch):
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_ctrl_c_and_signals_delete_what_was_made(aws, moto, path, run, monkeypatch, error):
     """While an endpoint comes up, and while it is measured."""
 
     def stop(*_, **__):
-        raise KeyboardInterrupt
+        raise error
 
     for module, name in ((deployment, "_wait"), (study, "run_study")):
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patch, pytest.raises(error):
             patch.setattr(module, name, stop)
             run()
         assert "CreateEndpoint" in aws.calls and list_left(moto) == []
 
 
-@pytest.mark.parametrize("is_ledger_lost", [False, True])
-def test_after_kill_9_the_same_command_deletes_and_goes_on(
-    aws, moto, path, run, is_ledger_lost
-):
-    """Killed while an endpoint comes up: what it made is found in the ledger, or by name and tag.
+def test_after_kill_9_the_same_command_deletes_and_goes_on(aws, moto, path, run, capfd):
+    """Killed while an endpoint comes up, and again with the ledger lost: found by name and tag.
     What is somebody else's stays.
     """
-    aws.faults["DescribeEndpoint"] = [describe("Creating")] * 10_000
-    code = "import sys; from pathlib import Path; from dr_lib.serving.sagemaker import study"
-    code += "; study.run_on_sagemaker(Path(sys.argv[1]), Path(sys.argv[2]), '', yes=True)"
-    with run_python(code, path, ROOT):
-        wait_until(lambda: len(list_left(moto)) == 5)
-    aws.faults.clear()
     other = open_client(moto, "sagemaker")
-    made = list_left(moto)[0]
-    config = other.describe_endpoint(EndpointName=made)["EndpointConfigName"]
-    other.create_endpoint(EndpointName=f"{made}-mine", EndpointConfigName=config)
-    if is_ledger_lost:
-        (path.with_suffix("") / "sagemaker.tsv").unlink()
+    prefix = None
+    for is_lost in (False, True):
+        aws.faults["DescribeEndpoint"] = [describe("Creating")] * 10_000
+        code = (
+            "import sys; from pathlib import Path; from dr_lib.serving.sagemaker import study"
+        )
+        code += "; study.run_on_sagemaker(Path(sys.argv[1]), Path(sys.argv[2]), '', yes=True)"
+        command = [sys.executable, "-c", code, str(path), str(ROOT)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: len(list_left(moto)) == 5)
+        finally:
+            process.kill()
+            process.wait()
+        aws.faults.clear()
+        prefix = list_left(moto)[0].partition("-c")[0]
+        if is_lost:
+            (path.with_suffix("") / "sagemaker.tsv").unlink()
+    other.create_model(
+        ModelName="m",
+        PrimaryContainer={"Image": "i"},
+        ExecutionRoleArn=SETTINGS["SAGEMAKER_ROLE"],
+    )
+    variant = {"VariantName": "v", "ModelName": "m", "InstanceType": "ml.m5.xlarge"}
+    other.create_endpoint_config(
+        EndpointConfigName="c", ProductionVariants=[variant | {"InitialInstanceCount": 1}]
+    )
+    other.create_endpoint(EndpointName=f"{prefix}-mine", EndpointConfigName="c")
     assert run() == [] and count_rows(path) == 4
-    assert list_left(moto) == [f"{made}-mine"]
+    assert "deleting what an earlier command left" in capfd.readouterr().out
+    assert list_left(moto) == [f"{prefix}-mine", "config c", "model m"]
 
 
 def test_time_ends_the_study_and_another_process_is_kept_out(aws, moto, path, run, capfd):
@@ -248,24 +354,24 @@ def test_time_ends_the_study_and_another_process_is_kept_out(aws, moto, path, ru
 
 
 def test_settings_are_checked_before_anything_is_made(aws, moto, run, monkeypatch):
-    """What is missing or wrong is named, and a role that is not to be taken."""
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(DrError, match="SAGEMAKER_BUCKET: bucket"),
+    """The variable or what is wrong with it is named, and a role that is not to be taken."""
+    for name, value, message in (
+        ("SAGEMAKER_BUCKET", "", "set these variables.*SAGEMAKER_BUCKET: bucket of S3"),
+        (
+            "SAGEMAKER_IMAGE_ARM64",
+            "fundus",
+            "give ACCOUNT.dkr.ecr.us-east-1.amazonaws.com/NAME",
+        ),
+        ("SAGEMAKER_ROLE", "nobody", "role nobody"),
     ):
-        patch.setenv("SAGEMAKER_BUCKET", "")
-        run()
-    for action, answer, message in (
-        ("ListEndpoints", refuse("UnrecognizedClientException"), "run aws configure"),
-        ("ListServiceQuotas", (200, {"Quotas": []}), "no quota for"),
-        ("HeadBucket", refuse("NoSuchBucket", status=404), "bucket models"),
-        ("DescribeImages", refuse("ImageNotFoundException"), "image fundus:a"),
-    ):
-        aws.faults[action] = [answer]
-        with pytest.raises(DrError, match=message):
+        with monkeypatch.context() as patch, pytest.raises(DrError, match=message):
+            patch.setenv(name, value)
             run()
+    trusted = {"Service": "sagemaker.amazonaws.com"}
+    statement = {"Effect": "Allow", "Principal": trusted, "Action": "sts:AssumeRole"}
+    policy = {"Version": "2012-10-17", "Statement": [statement]}
     open_client(moto, "iam").update_assume_role_policy(
-        RoleName="fundus", PolicyDocument=write_policy("sagemaker.amazonaws.com")
+        RoleName="fundus", PolicyDocument=json.dumps(policy)
     )
     with pytest.raises(DrError, match="does not trust scheduler.amazonaws.com"):
         run()
@@ -284,8 +390,13 @@ def test_the_command_asks_and_runs_the_notebook(aws, moto, path, tmp_path):
     ended = subprocess.run([*command, "--yes"], **how)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (row,) = read_rows(path.with_suffix(""))
-    assert (row["status"], row["instance_type"]) == ("ok", INSTANCES[0])
-    assert row["predict_ms"] > 0 and list_left(moto) == []
-    for file in path.with_suffix("").glob("**/*.*"):
-        text = file.read_text(errors="replace")
-        assert not any(secret in text for secret in SECRETS), file
+    assert (row["status"], row["instance_type"], row["endpoint"]) == (
+        "ok",
+        INSTANCES[0],
+        "remote",
+    )
+    assert row["predict_ms"] > 0 and row["max_rate_per_s"] >= 0 and list_left(moto) == []
+    for file in path.with_suffix("").rglob("*"):
+        if file.is_file():
+            text = file.read_text(errors="replace")
+            assert "123456789012" not in text and "SECRET" not in text, file
