@@ -1,10 +1,12 @@
 """Study files: what is asked is checked before anything runs, and planned in randomised blocks."""
 
 import json
+import re
 import textwrap
 
 import pytest
 
+from dr_lib.__main__ import main
 from dr_lib.errors import DrError
 from dr_lib.hardware import Facts
 from dr_lib.runs.study import (
@@ -33,12 +35,34 @@ from tests.runs.conftest import ROOT, run_quietly, write_study
             "trial.yaml, line 6: pace is 'fats': it should be 'even', 'fast' or 'slow'",
         ),
         ({"parameters": {"data_dir": "data/nowhere"}}, "'data/nowhere' is not prepared"),
+        ({"factors": {"weights": ["none", "data/a.h5"]}}, "weights 'data/a.h5' does not exist"),
+        ({"notebook": "quik"}, "quik"),
         ({"report": "11_nothing"}, "notebook '11_nothing' is not in"),
+        (
+            {"parameters": {"levle": "b"}},
+            "trial.yaml, line 6: levle: unknown, choose from results, seed, repetition, level, ",
+        ),
+        (
+            {"factors": {"level": []}},
+            "line 6: factors.level is .*: List should have at least 1",
+        ),
         ({"factors": {"pause_s": [1, 1.0]}}, "line 6: factor pause_s has a repeated level"),
+        (
+            {"factors": {"pause_s": [1, "0,001"]}},
+            "line 6: pause_s is '0,001': it should be a valid number",
+        ),
         (
             {"repetitions": 10**9},
             "line 3: repetitions is 1000000000: it should be less than or",
         ),
+        ({"max_hours": 1e999}, "max_hours is 'Infinity': it should be a valid number"),
+        ({"retries": "2"}, "line 5: retries is '2': it should be a valid integer"),
+        ({"timeout_hours": -1}, "timeout_hours is -1: it should be greater than 0"),
+        (
+            {"order": "shuffled"},
+            "line 5: order is 'shuffled': it should be 'random' or 'sequential'",
+        ),
+        ({"seed": -1}, "line 4: seed is -1: it should be greater than or"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
         ({"parameters": {"level": "b"}, "factors": {"level": ["a"]}}, "twice"),
         ({"instance": "F5s_v9"}, "F5s_v9"),
@@ -56,7 +80,9 @@ def test_a_mistake_is_found_before_anything_runs(house, changes, message):
     ("content", "message"),
     [
         (b"notebook: quick\nrepetitions: 2\nrepetitions: 3", "line 3: found duplicate key "),
+        (b"just words", "a study file needs lines such as notebook: "),
         (b"notebook: \xff", "it is not UTF-8 text"),
+        (b"notebook: quick\n\trepetitions: 1", "line 2: found character tab that cannot start"),
         (None, "none.yaml: no such study file"),
     ],
 )
@@ -95,6 +121,11 @@ def test_a_study_means_what_it_says(house):
     assert study.parameters == expected
     assert study.factors == {"pause_s": [1.0, 2.0, 10.0], "weights": ["none"]}
     assert find_results(path).name == "trial.v1" and find_file(find_results(path)) == path
+    assert find_file(path.with_name("trial")) is None
+    plain = path.rename(path.with_name("plain"))
+    with pytest.raises(DrError, match="plain is no study file, .*: name it plain.yaml"):
+        run_quietly(plain, house)
+    assert plain.is_file()
 
 
 def write_prepared(folder, scheme: str = "random", *splits: str) -> None:
@@ -120,6 +151,11 @@ def test_a_study_says_how_to_prepare_what_it_needs(house):
         check_paths(load_study(path, house), path, house)
     write_prepared(data_dir, "paper", "split.csv")
     check_paths(load_study(path, house), path, house)
+    path = write_study(house, parameters={"data_dir": "sample", "weights": "none"})
+    check_paths(load_study(path, house), path, house)
+    path = write_study(house, parameters={"data_dir": "papermill_runs/sample/records"})
+    with pytest.raises(DrError, match="-m dr_lib sample$"):
+        check_paths(load_study(path, house), path, house)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +165,8 @@ def test_a_study_says_how_to_prepare_what_it_needs(house):
             {"recipe": "few"},
             "few keeps blocks as their weights are, and weights none are random",
         ),
+        ({"weights": "imagenet"}, "small_cnn has no ImageNet weights"),
+        ({"results": "elsewhere"}, "results is set by the study itself"),
         ({"learning_rate": 1}, ""),
         ({"split": "2026"}, "no split table '2026' in data"),
     ],
@@ -140,6 +178,21 @@ def test_a_training_that_would_be_refused_is_not_planned(house, command, paramet
     parameters = {"data_dir": "data", "weights": "none", **parameters}
     path = write_study(house, notebook="10_train", parameters=parameters)
     assert message in command("plan", path, status=int(bool(message)))
+
+
+def test_the_command_line_says_what_is_wrong_in_one_sentence(house, command):
+    """`plan` too; --debug shows where; the folder of a study is not its file."""
+    path = write_study(house, parameters={"data_dir": "nowhere"})
+    said = command("plan", path, status=1)
+    assert said.splitlines()[-1].startswith(f"Error: {path}: data_dir 'nowhere' is not")
+    said = command("run", path, "--on", "sagemaker", "--instance", "box", status=2)
+    assert "on SageMaker each run of the study names its instance" in said
+    folder = path.with_suffix("")
+    folder.mkdir()
+    fault = f"Error: {folder} is no study file, which ends in .yaml: did you mean {path}?\n"
+    assert command("run", folder, status=1) == fault
+    with pytest.raises(DrError):
+        main(["--debug", "run", str(house)], standalone_mode=False)
 
 
 def test_plan_holds_every_cell_in_every_block():
@@ -154,19 +207,41 @@ def test_plan_holds_every_cell_in_every_block():
     in_order = [f"C{number}" for number in range(1, 7)]
     assert all(sorted(block) == in_order for block in blocks)
     assert len(set(map(tuple, blocks))) > 1
+    assert [run.order for run in runs] == list(range(24))
     (second,) = [run for run in runs if run.name == "C2-r03"]
     assert second.parameters == {"a": 1, "b": "y", "c": 5, "repetition": 3, "seed": 3}
     assert runs == plan_runs(study, "here")
-    in_turn = plan_runs(study.model_copy(update={"order": "sequential"}), "here")
-    assert [run.scenario for run in in_turn[:6]] == in_order
+    changes = {"order": "sequential", "first_scenario": 25}
+    later = plan_runs(study.model_copy(update=changes), "here")
+    assert [run.scenario for run in later[:6]] == [f"C{number}" for number in range(25, 31)]
 
 
 def test_machines_that_differ_have_other_names():
     """Kaggle's two T4 and a laptop's CPU do not overwrite each other's rows."""
     cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",))
     t4s = cpu._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
+    others = [
+        cpu._replace(num_cpus=4),
+        cpu._replace(memory_gib=8.0),
+        cpu._replace(num_tpu_chips=1, tpu_kind="v6e-1"),
+    ]
     assert name_machine(cpu) == "local-amd-epyc-7b13-2-cpus-24-gib"
     assert name_machine(t4s) == "kaggle-2x-tesla-t4-2-cpus-24-gib"
+    assert len({name_machine(facts) for facts in (cpu, t4s, *others)}) == 5
+
+
+@pytest.mark.parametrize("key", Study.model_fields)
+def test_each_key_of_a_study_is_explained_used_and_tested(key):
+    """Its line stands in the README of the studies, the runner reads it, and a test sets it."""
+    readme = (ROOT / "papermill_runs" / "README.md").read_text(encoding="utf-8")
+    line = rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$"
+    assert re.search(line, readme, re.MULTILINE), f"{key}: no line in papermill_runs/README.md"
+    for folder, use in (
+        ("dr_lib/runs", rf"(study|self)\.{key}\b"),
+        ("tests/runs", rf"{key}(\"|=)"),
+    ):
+        texts = [path.read_text(encoding="utf-8") for path in ROOT.glob(f"{folder}/*.py")]
+        assert re.search(use, "\n".join(texts)), f"{key}: nothing in {folder} uses it"
 
 
 def test_what_is_refused_for_good_is_no_missing_package():

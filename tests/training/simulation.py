@@ -156,12 +156,44 @@ def read_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files if name != "meta"}
 
 
+def start(
+    what: str,
+    folder: Path,
+    environment: Mapping[str, str] = {},
+    **arguments: Any,  # noqa: B006
+) -> subprocess.Popen:
+    """Start this script in a process of its own."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "tests.training.simulation",
+            what,
+            folder,
+            json.dumps(arguments),
+        ],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run_code(code: str, backend: str, *arguments: str) -> str:
+    """What code prints in a process of its own, in Keras on a backend."""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
 def run(what: str, folder: Path, **arguments: Any) -> None:
     """Run this script in a process of its own."""
-    command = [sys.executable, "-m", "tests.training.simulation", what, folder]
-    command.append(json.dumps(arguments))
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = start(what, folder, **arguments)
+    out, _ = process.communicate()
+    assert process.returncode == 0, out[-3000:]
 
 
 def fork(folder: Path, arguments: dict) -> int:

@@ -10,11 +10,11 @@ from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
-from dr_lib.training.callbacks import Checkpoint, OutOfTimeError
+from dr_lib.training.callbacks import Checkpoint, OutOfTimeError, Scores
 from dr_lib.training.checkpoint import read_checkpoint, read_weights
 from dr_lib.training.fit import compile_model, make_schedule, predict, train
 from dr_lib.training.models import build_model, save_model
-from tests.training.simulation import assert_same, draw
+from tests.training.simulation import assert_same, draw, run_code
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,8 @@ def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
     for kept in (model, saved):
         auc = roc_auc_score(labels[32:], predict(kept, images[32:], 8)[:, 0])
         assert auc == pytest.approx(history["val_auc"].max(), abs=1e-6)
+    assert list(history["epoch"]) == list(range(6))
+    assert {"loss", "auc", "val_loss", "val_auc", "learning_rate"} <= set(history)
 
 
 def test_without_validation_the_best_epoch_in_training_is_kept(photographs, tmp_path):
@@ -72,22 +74,88 @@ class Sleepy(Batches):
         return super()._take(rows)
 
 
-def test_times_add_up(photographs, tmp_path):
-    """The first step is part of the first epoch; the epochs are train_s. Validation, 3 batches of
-    at least 0.1 s here, is part of an epoch and not of its training steps.
+class LateCheckpoint(Checkpoint):
+    """One that takes its time to save, and behind which fit still works."""
+
+    def on_train_end(self, logs=None):
+        time.sleep(0.5)
+
+    def _save(self):
+        time.sleep(0.1)
+        super()._save()
+
+
+def test_times_add_up(photographs, tmp_path, monkeypatch):
+    """The first step is part of the first epoch; the epochs are train_s, which ends with the last,
+    not with fit.
+
+    Validation, 3 batches of at least 0.1 s here, is part of an epoch and not of its training
+    steps. Each part of train_s has what was made slow in it.
     """
     images, labels = (array[:24] for array in photographs)
+    score = Scores._score
+    monkeypatch.setattr(Scores, "_score", lambda self: time.sleep(0.1) or score(self))
+    done = []
+    report = lambda *epochs: done.append(epochs)  # noqa: E731
+    checkpoint = LateCheckpoint(tmp_path, monitor="val_auc", report=report)
+    outside = time.monotonic()
     batches = Sleepy(images, labels, 8, shuffle_seed=1)
-    times = train(build(), batches, Sleepy(images, labels, 8), keep(tmp_path), epochs=3)
+    times = train(build(), batches, Sleepy(images, labels, 8), checkpoint, epochs=3)
+    outside = time.monotonic() - outside
+    assert done == [(1, 3), (2, 3), (3, 3)]
+    assert len(times["epoch_s"]) == len(times["training_s"]) == 3
     assert 0 < times["first_step_s"] < times["training_s"][0]
     validation_s = np.subtract(times["epoch_s"], times["training_s"])
-    assert len(validation_s) == 3 and min(validation_s) >= 0.3
+    assert min(times["training_s"]) > 0 and min(validation_s) >= 0.3
     assert sum(times["epoch_s"]) == pytest.approx(times["train_s"])
+    assert times["train_s"] <= outside - 0.5
+    assert times["resumed"] == 0
     assert times["steady_epoch_s"] == np.median(times["epoch_s"][1:])
     assert times["images_per_s"] == 24 / np.median(times["training_s"][1:])
     names = ("compile_s", "input_s", "steps_s", "validation_s", "rest_s")
-    parts = [times[name] for name in names]
-    assert min(parts) > 0 and sum(parts) == pytest.approx(times["train_s"], rel=0.02)
+    parts = {name: times[name] for name in names}
+    assert min(parts.values()) > 0
+    assert sum(parts.values()) == pytest.approx(times["train_s"], rel=0.02)
+    assert parts["compile_s"] < times["first_step_s"] + validation_s[0]
+    # 8 batches behind the first, less the steps meanwhile
+    assert 0.15 < parts["input_s"] < 8 * 0.2 and parts["steps_s"] < times["train_s"] / 2
+    # scores in training, and a checkpoint or two
+    assert parts["rest_s"] > 3 * 0.1 + 0.1
+
+
+COUNT = """
+import sys, tempfile, threading
+from pathlib import Path
+from keras.src import backend
+from dr_lib.data.prepared.batches import Batches
+from dr_lib.training.fit import train
+from dr_lib.training.callbacks import Checkpoint
+from tests.training.simulation import draw
+from tests.training.test_fit import build
+
+fetch, fetched = backend.convert_to_numpy, []
+
+def count(value):
+    if threading.current_thread() is threading.main_thread():
+        fetched.append(value)
+    return fetch(value)
+
+backend.convert_to_numpy = count
+for number in (16, 64):
+    fetched.clear()
+    checkpoint = Checkpoint(Path(tempfile.mkdtemp()), monitor="auc")
+    train(build(), Batches(*draw(number), 4, shuffle_seed=1), None, checkpoint, epochs=2)
+    print(len(fetched))
+"""
+
+
+@pytest.mark.slow
+def test_no_step_waits_for_the_host_on_jax():
+    """Training fetches as many values from the device in epochs of 4 steps as of 16: some an
+    epoch, none a step.
+    """
+    few, many = map(int, run_code(COUNT, "jax").split())
+    assert 0 < few == many
 
 
 def test_stops_in_time_and_goes_on(photographs, tmp_path):
@@ -111,42 +179,73 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
     with pytest.raises(OutOfTimeError, match="saved after epoch 2 of 4"):
         train(build(), *batches, first, epochs=4)
     model = build()
-    second = keep(parts, session={"accelerator": "cpu", "commit": "a"})
+    done = []
+    on_cpu = {"accelerator": "cpu", "commit": "a"}
+    second = keep(parts, session=on_cpu, report=lambda *epochs: done.append(epochs))
     times = train(model, *batches, second, epochs=4)
-    assert (times["resumed"], len(times["epoch_s"]), times["epochs_done"]) == (1, 2, 4)
+    assert done == [(3, 4), (4, 4)] and times["resumed"] == 1 and len(times["epoch_s"]) == 2
     assert second.join_sessions() == {"accelerator": "Tesla T4 + cpu", "commit": "a"}
+    assert times["first_step_s"] < times["epoch_s"][0]
+    assert sum(times["epoch_s"]) <= times["train_s"] and times["epochs_done"] == 4
     assert_same(model.get_weights(), whole.get_weights())
     histories = [(tmp_path / name / "history.csv").read_text() for name in ("whole", "parts")]
     assert histories[0] == histories[1]
 
 
-def test_a_network_that_has_been_trained_is_refused(photographs, tmp_path):
-    """Without a checkpoint it would begin where it ended."""
+def test_a_finished_training_is_not_made_again(photographs, tmp_path):
+    """Killed after its last epoch, it returns at once with its weights. Without a checkpoint a
+    network that has been trained is refused: it would begin where it ended.
+    """
     batches = Batches(*photographs, 8, shuffle_seed=1)
-    model = build()
-    train(model, batches, None, keep(tmp_path, "auc"), epochs=1)
+    models = [build(), build()]
+    for model in models:
+        again = train(model, batches, None, keep(tmp_path, "auc"), epochs=2)
+    assert again["epoch_s"] == [] and again["resumed"] == 1
+    assert_same(*(model.get_weights() for model in models))
     with pytest.raises(DrError, match="trained already: start the run again"):
-        train(model, batches, None, keep(tmp_path / "other", "auc"), epochs=2)
+        train(models[0], batches, None, keep(tmp_path / "other", "auc"), epochs=2)
 
 
 def test_a_training_that_stalls_is_finished(photographs, tmp_path):
-    """At a learning rate of next to nothing no AUC rises by 0.01: the first epoch and three more,
-    also if it was stopped after the second. After that it returns at once.
+    """At a learning rate of next to nothing no AUC rises by 0.01: the first epoch and three more.
+    Killed after that it returns at once.
     """
     data = (Batches(*photographs, 16, shuffle_seed=1), Batches(*photographs, 16))
-    answers = iter([1e6, 0.0])
 
-    def make(**how) -> dict:
+    def build_slow():
         model = build()
         model.optimizer.learning_rate = 1e-12
-        stalling = keep(tmp_path, optimizer="rmsprop_voets", patience=3, **how)
-        return train(model, *data, stalling, epochs=9)
+        return model
 
-    with pytest.raises(OutOfTimeError):
-        make(seconds_left=lambda: next(answers))
-    for left in (2, 0):
-        times = make()
-        assert (times["epochs_done"], len(times["epoch_s"])) == (4, left)
+    for resumed in (0, 1):
+        stalling = keep(tmp_path / "stalls", optimizer="rmsprop_voets", patience=3)
+        times = train(build_slow(), *data, stalling, epochs=9)
+        assert (times["epochs_done"], times["resumed"]) == (4, resumed)
+        assert len(times["epoch_s"]) == (0 if resumed else 4)
+
+
+def test_what_callbacks_have_counted_goes_on(photographs, tmp_path):
+    """Killed between two epochs, the rate is halved in the epoch in which it would have been, and
+    training stops where it would have.
+    """
+    data = (Batches(*photographs, 16, shuffle_seed=1), Batches(*photographs, 16))
+    histories = []
+    for stops in ([], [2, 4]):
+        folder = tmp_path / str(len(stops))
+        for end in [*stops, None]:
+            model = build()
+            model.optimizer.learning_rate = 1e-12
+            left = iter([1e6] * (end - 1) + [0.0]) if end else None
+            checkpoint = keep(
+                folder, patience=7, seconds_left=left and (lambda left=left: next(left, 0.0))
+            )
+            try:
+                train(model, *data, checkpoint, epochs=20)
+            except OutOfTimeError:
+                continue
+        histories.append(checkpoint.history)
+    assert len(histories[0]) == 8 and histories[0] == histories[1]
+    assert len({line["learning_rate"] for line in histories[0]}) == 2
 
 
 def test_rmsprop_is_that_of_tensorflow_1():
