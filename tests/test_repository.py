@@ -40,7 +40,7 @@ CEILINGS = {
     "dr_lib/data": 34253,
     "dr_lib/training": 16096,
     "dr_lib/runs": 12145,
-    "dr_lib/report": 13149,
+    "dr_lib/report": 13167,
     "dr_lib/claims": 5234,
     "dr_lib/cluster": 1337,
     "dr_lib/evaluation": 10960,

@@ -106,6 +106,8 @@ def answer_training(
     for _, row in shown.head(2).iterrows():
         mean, bounds = write_times(row, column, lang)
         note = say("n = {}, sessions: {}").format(row["n"], row["sessions"])
+        if isinstance(scope := row.get(f"{column}_scope"), str):
+            note += f", {say(scope)}"
         numbers.append(Number(row["group"], mean, bounds, note))
     words = say("One training takes {} on {}.")
     if column == "steady_epoch_s":

@@ -3,9 +3,12 @@
 import pandas as pd
 import pytest
 
-from dr_lib.report.answer import answer_ratio, list_limits
+from dr_lib.report.answer import answer_ratio, answer_training, list_limits
+from dr_lib.report.groups import select_runs, tabulate_groups
 from dr_lib.report.style import choose_words
+from dr_lib.runs.row import read_runs
 from dr_lib.statistics.times import FEW_SESSIONS
+from tests.conftest import ROOT
 
 NAN = float("nan")
 
@@ -41,3 +44,16 @@ def test_what_limits_times_is_listed():
         assert words in text
     quiet = runs.assign(disturbed=False, data_kind="photographs", session=list("xyz"))
     assert list_limits(quiet.drop(columns="metric_auc_test_low"), say) == []
+
+
+@pytest.mark.parametrize(
+    ("boots", "note"),
+    [("aaaa", "n = 4, sessions: 1, within this session"), ("abcd", "n = 4, sessions: 4")],
+)
+def test_the_interval_of_one_session_is_called_so(boots, note):
+    """The number on the first screen, as in the table: another session may differ by more."""
+    runs = read_runs(ROOT / "docs" / "measured" / "amd-epyc-2-cores").assign(boot=[*boots])
+    selection = select_runs(runs)
+    groups = tabulate_groups(selection, ["train_s"])
+    (number,) = answer_training(selection, groups, pd.DataFrame()).numbers
+    assert number.note == note and number.bounds
