@@ -47,7 +47,7 @@ CEILINGS = {
     "dr_lib/explain": 974,
     "dr_lib/mnist": 4815,
     "dr_lib/remote": 6073,
-    "dr_lib/scenarios": 7876,
+    "dr_lib/scenarios": 7880,
     "dr_lib/serving": 14800,
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}

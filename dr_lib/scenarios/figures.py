@@ -99,7 +99,7 @@ def _draw_scenarios(
 
 def _write_costs(ax: Axes, runs: pd.DataFrame, y: pd.Series, lang: str) -> None:
     """Write the sum of the formula's cost beside the runs of each scenario that all have one."""
-    usd = runs["formula_usd"].groupby(y).sum(min_count=1, skipna=False)
+    usd = runs["formula_usd"].groupby(y).agg(lambda costs: costs.sum(skipna=False))
     for place, sum_usd in usd.dropna().items():
         text = write_number(sum_usd, lang, "{:.2g} USD")
         _write_beside(ax, text, (runs["train_s"][y == place].max(), place))
