@@ -185,6 +185,9 @@ def _check_jpeg(encoded: bytes, opened: Image.Image) -> None:
     num_scans = 1
     if is_partial or "progressive" in opened.info:
         num_scans = encoded.count(JPEG_SCAN)
+        # two bytes a sample are kept until the last scan
+        areas = [across * down for _, across, down, _ in opened.layer]
+        check_size(encoded, *opened.size, 2 * sum(areas) / max(areas))
     reasons = {
         "is a lossless or hierarchical one: export it as a usual one": is_unread,
         "has too many scans: export it again": (

@@ -67,6 +67,7 @@ def read_dicom(encoded: bytes) -> Picture:
     found = _read(_Parts(encoded))
     reasons = {
         "holds no picture, as a report does, or is cut short": "PixelData" not in found,
+        "is a scan by OCT: export the fundus photograph": "OPT" in str(found.get("Modality")),
         "has several frames: export one photograph": int(found.get("NumberOfFrames") or 1) > 1,
     }
     refuse("DICOM", reasons)

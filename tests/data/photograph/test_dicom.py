@@ -87,6 +87,7 @@ def test_its_colour_profile_counts_and_the_orientation_within_does_not():
 TINY = np.zeros((8, 8, 3), np.uint8)
 REFUSED = {
     "stores its colours in a way": write_dicom(IMAGE, "RGB", JPEG, frame=UNMARKED),
+    "is a scan by OCT": write_dicom(TINY, Modality="OPT"),
     "holds no picture": write_dicom(TINY, Modality="SR", PixelData=None),
     "stores its colours": write_dicom(TINY, "YBR_FULL"),
     "has other samples": write_dicom(TINY, PixelRepresentation=1),

@@ -27,13 +27,17 @@ def to_grey(image: np.ndarray) -> np.ndarray:
 
 
 def draw_others() -> dict[str, np.ndarray]:
-    """Closed shutters, blank pages, noise, text, a chessboard and a rectangle."""
+    """Closed shutters, blank pages, noise, text, chessboards and a rectangle."""
     rng = np.random.default_rng(0)
     row, column = np.mgrid[:HEIGHT, :WIDTH]
     pictures = {f"flat {level}": blank(level) for level in (0, 60, 255)}
     pictures["noise"] = rng.integers(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
     board = (row // 80 + column // 80) % 2 * 255
     pictures["chessboard"] = np.dstack([board] * 3).astype(np.uint8)
+    tiles = (row // 20 + column // 20)[..., None] % 2
+    pictures["brown chessboard"] = np.where(tiles, (200, 100, 40), (60, 30, 10)).astype(
+        np.uint8
+    )
     pictures["text"] = page = blank(230)
     for line in range(40, HEIGHT, 44):
         cv2.putText(page, "patient, left eye", (20, line), 0, 1.6, (40, 40, 40), 5)
