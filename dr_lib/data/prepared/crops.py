@@ -5,6 +5,7 @@ size, method, and versions of the crop and of what decoded it. A changed file, a
 another version is a new record; which ones count, the folder's tables say.
 """
 
+import hashlib
 import math
 import os
 import re
@@ -21,6 +22,7 @@ from dr_lib.data.prepared.folder import (
     KEY,
     LISTED,
     check_files,
+    format_table,
     parse_table,
     read_listings,
     select_records,
@@ -35,7 +37,7 @@ from dr_lib.data.prepared.workers import (
     read_content,
 )
 from dr_lib.errors import DrError
-from dr_lib.files import replace
+from dr_lib.files import hash_file, replace
 
 SHARD_SIZE = 256  # photographs
 DEADLY = (
@@ -150,7 +152,7 @@ def _write_shard(shard: Path, results: Iterable, salt: bytes, made: dict) -> pd.
             rows.append(row)
     table = pd.DataFrame(rows).assign(**made).reindex(columns=LISTED)
     listing = shard.with_suffix(".csv")
-    write_table(listing, table)
+    write_table(listing, table.assign(sha256=_seal(shard, table)))
     return parse_table(listing).assign(shard=shard.name)
 
 
@@ -193,14 +195,31 @@ def list_own(out: Path) -> list[Path]:
 
 
 def _drop_unfinished(out: Path, files: Mapping[str, str]) -> None:
-    """Check the shards of a manifest; of others, which a killed call left, keep those that have
-    their listing, which is written last.
+    """Check the shards of a manifest; of others, which a killed call left, keep those before the
+    first that is not whole.
     """
     check_files(out, files, [name for name in files if name.startswith("crops-")])
+    is_kept = True
     for path in list_own(out):
-        listing = out / f"{path.name.partition('.')[0]}.csv"
-        if path.suffix == ".tmp" or not listing.exists():
+        if path.name in files:
+            continue
+        is_kept = is_kept and _is_whole(out / f"{path.name.partition('.')[0]}.tfrecord")
+        if path.suffix == ".tmp" or not is_kept:
             path.unlink()
+
+
+def _is_whole(shard: Path) -> bool:
+    """Whether a shard and its listing are as they were written."""
+    try:
+        listing = pd.read_csv(shard.with_suffix(".csv"), dtype=str, keep_default_na=False)
+        return {*listing.pop("sha256")} == {_seal(shard, listing)}
+    except (ValueError, OSError, KeyError):
+        return False
+
+
+def _seal(shard: Path, listing: pd.DataFrame) -> str:
+    """SHA-256 of a shard and its listing."""
+    return hashlib.sha256((hash_file(shard) + format_table(listing)).encode()).hexdigest()
 
 
 def _describe_state(path: str) -> str:

@@ -120,6 +120,27 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers):
     assert look(folder, "killed") == look(folder, "whole")
 
 
+@pytest.mark.parametrize("name", ["crops-00002.tfrecord", "crops-00002.csv"])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_shard_damaged_after_a_kill_is_written_again(folder, name, is_cut):
+    """With a bit flipped or half of it gone, with those after it: the same bytes at the end."""
+
+    def stop(done: int, total: int) -> None:
+        if done > 14:
+            raise InterruptedError
+
+    start(folder, "whole")
+    with pytest.raises(InterruptedError):
+        start(folder, "killed", progress=stop)
+    path = folder / "killed" / "out" / name
+    content = bytearray(path.read_bytes())
+    half = len(content) // 2
+    content[half] ^= 1
+    path.write_bytes(content[:half] if is_cut else content)
+    start(folder, "killed")
+    assert look(folder, "killed") == look(folder, "whole")
+
+
 def die_at_change(number: int, folder: Path) -> None:
     """Count from now on what this process changes in the folder; at that number leave it half
     done and die.
