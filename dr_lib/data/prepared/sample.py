@@ -45,7 +45,8 @@ def open_sample(
     versions = f"{DRAWING} {name_versions()}"
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):
-        if drawn_by.exists() and drawn_by.read_text() == versions:
+        is_there = drawn_by.exists() and (records / "manifest.json").exists()
+        if is_there and drawn_by.read_text() == versions:
             verify(records)
             return records
         if count_sample(photographs):  # and not a user's folder

@@ -8,18 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dr_lib.data.prepared import sample
+from dr_lib.data.prepared.folder import verify
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.errors import DrError
 
 
 def test_two_that_open_it_at_once_draw_it_once(tmp_path):
-    """The second waits and finds what the first has made."""
+    """The second waits and finds what the first has made. Deleted records are made again."""
     with ThreadPoolExecutor() as pool:
         found = list(
             pool.map(lambda _: open_sample(tmp_path, num_patients=16, workers=0), "ab")
         )
     assert found == [tmp_path / "records"] * 2
     assert len(list((tmp_path / "photographs/images").iterdir())) == 32
+    shutil.rmtree(found[0])
+    assert verify(open_sample(tmp_path, num_patients=16, workers=0))
 
 
 def test_what_another_version_drew_is_drawn_anew_and_a_users_photographs_are_not_touched(
