@@ -158,6 +158,8 @@ def write_split(
         files[name] = hashlib.sha256(content).hexdigest()
     content = manifest | {"files": dict(sorted(files.items())), "splits": splits}
     write_bytes(data_dir / "manifest.json", write_manifest(content))
+    for name in stale:
+        (data_dir / name).unlink(missing_ok=True)
     place_new(data_dir, files)
     return [data_dir / name for name in names], num_moved
 

@@ -370,6 +370,18 @@ def test_patients_stay_on_their_side(photographs, out, edit):
     assert len(after) == 40 and after[:32].equals(before)
 
 
+def test_other_splits_are_written_anew_after_labels_changed(photographs, out, edit):
+    """By the same command under the same name; until then there is none."""
+    run(photographs)
+    split(out, seed=3, out="split-3.csv")
+    edit(grade=lambda table: table["grade"].replace(0, 1))
+    run(photographs)
+    with pytest.raises(ShardError, match="no split table split-3.csv"):
+        Prepared(out, "split-3.csv")
+    split(out, seed=3, out="split-3.csv")
+    assert len(Prepared(out, "split-3.csv").photographs) == 40 and verify(out)
+
+
 def test_damage_is_not_made_the_new_state(photographs, out):
     """A manifest or a table that somebody edited is refused, by every command."""
     run(photographs)
