@@ -57,18 +57,18 @@ def read_manifest(data_dir: Path) -> dict:
     if not path.is_file():
         command = write_command("prepare")
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with {command}")
+    again = "delete the folder and prepare it again"
     try:
         content = path.read_bytes()
         manifest = json.loads(content)
-        fault = find_other_schema(manifest, "prepare the folder again")
+        fault = find_other_schema(manifest, again)
+        is_whole = bool(fault) or content == write_manifest(manifest)
     except (ValueError, AttributeError):
-        fault = "it is damaged"
-    if not fault and content != write_manifest(manifest):
-        fault = "it was altered"
+        is_whole = False
+    if not is_whole:
+        fault = f"it is damaged or was altered: copy it again, or {again}"
     if fault:
-        raise ShardError(
-            f"{path}: {fault}; copy it again, or delete the folder and prepare it again"
-        )
+        raise ShardError(f"{path}: {fault}")
     place_new(path.parent, manifest["files"])
     return manifest
 
