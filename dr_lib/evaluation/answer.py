@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.evaluation.scores import take_interval
-from dr_lib.numbers import write_interval, write_span
+from dr_lib.numbers import write_interval, write_probability, write_span
 from dr_lib.report.answer import Answer, Number
 from dr_lib.report.style import OURS, WRONG, choose_words
 from dr_lib.statistics.clustered import MIN_PATIENTS, difference_interval
@@ -35,7 +35,7 @@ def answer_evaluation(
     say = choose_words(lang)
     auc = take_interval(summary, "auc")
     rows = [row for _, row in patients.iterrows()]
-    more = [_say_point(row, say) for row in rows]
+    more = [_say_point(row, say, lang) for row in rows]
     limits = say_unscored(rows[0], say) if rows else []
     numbers = []
     is_shown = has_learned(auc.low)
@@ -74,10 +74,13 @@ def say_unscored(row: pd.Series, say: Callable[[str], str]) -> list[str]:
     return [words.format(missed, left_out)] if missed + left_out else []
 
 
-def _say_point(row: pd.Series, say: Callable[[str], str]) -> str:
+def _say_point(row: pd.Series, say: Callable[[str], str], lang: str) -> str:
     """Say in counts whom the model finds and refers at an operating point."""
     found, missed, alarms, passed = row[COUNTS]
     point = say(row["point"])
+    if np.isfinite(row["given"]):
+        threshold = write_probability(row["given"], lang)
+        point = say("the threshold given by you, {}").format(threshold)
     if not missed + passed:
         return say("At {}, this model refers everybody.").format(point)
     words = say(

@@ -137,12 +137,14 @@ def measure_points(
         level: of the intervals.
 
     Returns:
-        A row per unit of UNITS and point: `unit`, `point`, counts `tp`, `fn`, `fp`, `tn`, and
+        A row per unit of UNITS and point: `unit`, `point`, `given` (the threshold, where it was
+        given elsewhere), counts `tp`, `fn`, `fp`, `tn`, and
         `sensitivity`, `specificity`, NaN of few patients; of patients how many were `left_out`,
         and how many of `fn` have a photograph without a probability, `fn_unscored`.
     """
     people = find_worse_eyes(predictions.tested)
     test = predictions.test.assign(is_unscored=False)
+    given = points[points["source"] == SOURCES[1]].set_index("point")["threshold"]
     rows = []
     for unit, everyone in zip(UNITS, (people, test), strict=True):
         for name in points["point"].unique():
@@ -155,6 +157,7 @@ def measure_points(
             row = {
                 "unit": unit,
                 "point": name,
+                "given": given.get(name, np.nan),
                 "tp": (called & y).sum(),
                 "fn": (~called & y).sum(),
                 "fp": (called & ~y).sum(),

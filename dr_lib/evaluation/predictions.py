@@ -140,7 +140,11 @@ def _name(found: Sequence[Predictions]) -> list[Predictions]:
     versions = [predictions.version or place for place, predictions in enumerate(found)]
     names = _tell_apart(versions, [predictions.name for predictions in found])
     photographs = [predictions.photographs for predictions in found]
-    datasets = _tell_apart(photographs, [predictions.dataset for predictions in found])
+    named = {}
+    for same in group_by_photographs(found):
+        given = [find_only(predictions.table, "dataset") for predictions in same]
+        named[same[0].photographs] = next(filter(None, given), same[0].dataset)
+    datasets = _tell_apart(photographs, [named[ids] for ids in photographs])
     return [
         predictions._replace(name=name, dataset=dataset)
         for predictions, name, dataset in zip(found, names, datasets, strict=True)

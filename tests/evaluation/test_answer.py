@@ -4,7 +4,10 @@ import pandas as pd
 import pytest
 
 from dr_lib.evaluation.answer import answer_evaluation
+from dr_lib.evaluation.points import Goals, choose_points, measure_points
+from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.statistics.intervals import Interval
+from tests.report.predictions import draw_predictions, write
 
 NAN = float("nan")
 GOOD = Interval(0.91, 0.87, 0.94, 61)
@@ -13,7 +16,15 @@ USELESS = Interval(0.52, 0.10, 0.92, 7)
 
 def count(tp, fn, fp, tn) -> dict:
     """An operating point by patient, with bounds 10 points to each side from 30 patients on."""
-    row = {"tp": tp, "fn": fn, "fp": fp, "tn": tn, "fn_unscored": 0, "left_out": 0}
+    row = {
+        "given": NAN,
+        "tp": tp,
+        "fn": fn,
+        "fp": fp,
+        "tn": tn,
+        "fn_unscored": 0,
+        "left_out": 0,
+    }
     for name, right, number in (("sensitivity", tp, tp + fn), ("specificity", tn, fp + tn)):
         share = right / number if number >= 30 else NAN
         row |= {name: share, f"{name}_low": share - 0.1, f"{name}_high": share + 0.1}
@@ -88,3 +99,19 @@ def test_another_hospital_is_worse_only_by_the_interval_of_the_difference(there,
     other = dict(zip(("auc", "auc_low", "auc_high"), there, strict=True))
     _, text = answer(GOOD, [count(54, 7, 37, 116)], [other | {"tested_on": "B"}], "pt")
     assert words in text and "89 de 100 (79 a 99)" in text
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "lang", "begins"),
+    [
+        ((), "en", "At high sensitivity, this"),
+        ((0.9, 0.95), "en", "At the threshold given by you, 0.9, this"),
+        ((0.9, 0.95), "pt", "Com o limiar dado por você, 0,9, este"),
+    ],
+)
+def test_a_threshold_that_was_given_is_not_called_sensitive(tmp_path, thresholds, lang, begins):
+    """Nobody has shown that it is."""
+    (model,) = read_predictions(write(tmp_path, draw_predictions(), "a"))
+    measured = measure_points(model, choose_points(model, Goals(thresholds=thresholds)))
+    said, _ = answer(GOOD, measured[:2], lang=lang)
+    assert said.sentence.startswith(begins)

@@ -90,3 +90,12 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
         read_predictions(paths[0], paths[2], folds=True)
     with pytest.raises(DrError, match="fold0: a patient is tested twice"):
         read_predictions(*paths, paths[0], folds=True)
+
+
+def test_photographs_have_the_data_set_that_any_of_their_files_names(tmp_path):
+    """The second file alone has the column; a file of other photographs keeps its own."""
+    tables = [TABLE, TABLE.assign(dataset="IDRiD"), ABROAD.assign(dataset="")]
+    tables = [table.assign(model_version="v1") for table in tables]
+    tables[1] = tables[1].assign(model_version="v2")
+    paths = [write(tmp_path, table, name) for table, name in zip(tables, "abc", strict=True)]
+    assert [p.dataset for p in read_predictions(*paths)] == ["IDRiD", "IDRiD", "c.csv"]
