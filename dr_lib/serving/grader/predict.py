@@ -170,9 +170,17 @@ def _read_json(body: bytes) -> bytes:
     if sum(map(body.count, b"[{,")) > 100:
         raise RefusedError(400, 'the JSON may hold little besides "image", the file in base64')
     try:
-        text = json.loads(body, strict=False)["image"]  # line ends may stand within a text
-        return binascii.a2b_base64("".join(text.split()), strict_mode=True)
+        # line ends may stand within a text
+        facts = json.loads(body, strict=False, object_pairs_hook=_list_images)
+        (text,) = facts["image"]
+        text = text.translate({9: None, 10: None, 13: None})
+        return binascii.a2b_base64(text, strict_mode=True)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RefusedError(
             400, 'send JSON such as {"image": BASE64}: one file for each request, in base64'
         ) from error
+
+
+def _list_images(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """List all that an object has under `image`, for a dictionary would keep the last alone."""
+    return {"image": [value for name, value in pairs if name == "image"]}

@@ -47,7 +47,10 @@ def open_client(service: str, attempts: int = 5) -> Any:
         raise DrError(f"SageMaker needs boto3: {write_install('boto3')}") from error
     retries = {"total_max_attempts": attempts, "mode": "standard"}
     config = Config(retries=retries, max_pool_connections=64)
-    return call("opening AWS", boto3.client, service_name=service, config=config)
+    try:
+        return call("opening AWS", boto3.client, service_name=service, config=config)
+    except ValueError as error:
+        raise DrError(f"{error}: set AWS_DEFAULT_REGION, or run aws configure") from error
 
 
 def call(what: str, function: Callable[..., Any], **arguments: Any) -> Any:

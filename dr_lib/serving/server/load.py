@@ -109,8 +109,12 @@ def run_open_loop(
     def send_when_due(request: int) -> dict[str, Any]:
         time.sleep(max(0.0, due[request] - (time.perf_counter() - start)))
         sent_s = time.perf_counter() - start
-        row = _measure(send, files[request % len(files)])
-        response_ms = 1e3 * (sent_s - due[request]) + row["round_trip_ms"]
+        late_s = sent_s - due[request]
+        row = dict.fromkeys(TIMES, math.nan)
+        row |= {"round_trip_ms": 0.0, "error": "not sent: no connection was free in time"}
+        if late_s <= TIMEOUT_S:
+            row = _measure(send, files[request % len(files)])
+        response_ms = 1e3 * late_s + row["round_trip_ms"]
         return {"sent_s": sent_s, **row, "response_ms": response_ms}
 
     with ThreadPoolExecutor(NUM_CONNECTIONS) as threads:

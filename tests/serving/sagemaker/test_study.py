@@ -400,3 +400,10 @@ def test_the_command_asks_and_runs_the_notebook(aws, moto, path, tmp_path):
         if file.is_file():
             text = file.read_text(errors="replace")
             assert "123456789012" not in text and "SECRET" not in text, file
+
+
+def test_an_empty_region_is_told(monkeypatch):
+    """It is no address of AWS."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "")
+    with pytest.raises(DrError, match="set AWS_DEFAULT_REGION"):
+        account.open_client("sagemaker")

@@ -119,6 +119,8 @@ REFUSED = {
     "a list": (400, b"[1]", JSON, KEY),
     "a number of 5,000 digits": (400, b"9" * 5000, JSON, KEY),
     "a path": (400, b'{"image": "/data/eye.jpg"}', JSON, KEY),
+    "two photographs": (400, b'{"image": "QUFB",' + pack_json(JPEG)[1:], JSON, KEY),
+    "spaces": (400, b'{"image": "/9j/ 4AAQ"}', JSON, KEY),
     "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", JSON, "hold little"),
     "black": (422, encode(np.zeros((480, 640, 3), np.uint8)), "image/jpeg", "field of view"),
 }

@@ -79,6 +79,21 @@ def test_a_stall_is_seen_by_those_who_were_due_in_it(serve, files, monkeypatch):
     assert summarise_load(requests)["p99_ms"] > 800
 
 
+def test_a_server_that_says_nothing_is_not_waited_for_by_each(files, monkeypatch):
+    """Ten are due within one timeout over one connection: the third is later than a timeout."""
+    monkeypatch.setattr(load, "NUM_CONNECTIONS", 1)
+    monkeypatch.setattr(load, "TIMEOUT_S", 0.1)
+
+    def send(_):
+        time.sleep(0.1)
+        raise TimeoutError
+
+    requests = run_open_loop(send, files, rate_per_s=100, seconds=0.1)
+    is_sent = requests["error"].str.startswith("TimeoutError")
+    assert is_sent.sum() <= 2 and requests["error"][~is_sent].str.contains("not sent").all()
+    assert summarise_load(requests)["num_failed"] == 10
+
+
 def test_a_slow_answer_does_not_slow_the_questions(serve, files):
     """A server that answers nobody before 20 have asked is asked by 20."""
     all_are_here = threading.Barrier(20)
