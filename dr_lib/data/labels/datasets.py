@@ -60,7 +60,7 @@ def read_names(names: pd.Series) -> pd.DataFrame:
 
     Both are empty for other names: of a name with a further part, as 10_1_left.jpeg, nobody knows
     which part is the patient. Patients are empty, too, if most are a date, or no two are the same:
-    running numbers.
+    running numbers. So `names` are of different files, or empty.
     """
     parts = names.str.normalize("NFC").str.extract(NAME).fillna("")
     named = parts["patient"][parts["patient"] != ""]

@@ -95,13 +95,16 @@ def read_start(path: Path) -> bytes:
 
 def find_sources(
     images: Path, labels: Path | None, title: str = "", columns: Sequence[str] = ()
-) -> list[Source]:
+) -> tuple[list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
     Args:
         images: the root.
         labels: the label file, whose photographs may lie in any folder; None looks for some.
         title, columns: of `read_sheet`; with one of them it is no public data set.
+
+    Returns:
+        Its label files, and sentences to show the user.
 
     Raises:
         DrError: no layout fits, or several do, or the file that was given cannot be read.
@@ -121,14 +124,18 @@ def find_sources(
     *public, own = read_parts()
     for parts in ([own],) if title or columns else (public, [own]):
         fitting = [
-            Source(part, path, sheet, photographs if labels else _choose_folder(part, folders))
+            Source(part, path, sheet, _choose_folder(part, folders))
             for part in parts
             for path, sheet in tables.items()
             if _fits(part, path, sheet)
         ]
-        if used := [source for source in fitting if source.photographs]:
+        used = [source for source in fitting if source.photographs]
+        if labels and not used:
+            used = [source._replace(photographs=photographs) for source in fitting]
+        if used:
             _check_layout(used)
-            return used
+            said = [f"Tables beside it that cannot be read: {len(faults)}."]
+            return used, said if faults else []
     if faults:
         raise faults[0]
     raise LabelTableError(_explain(own, tables))

@@ -60,6 +60,8 @@ def read_sheet(path: Path, title: str = "", columns: Sequence[str] = ()) -> Shee
         DrError: there is no such file, sheet or column, or several sheets may be meant, or it is no
             table; the message names the row.
     """
+    if path.is_dir():
+        raise DrError(f"{path} is a folder: give the table in it")
     if not path.is_file():
         raise DrError(f"no such file: {path}")
     is_book = path.suffix.lower() in WORKBOOKS
@@ -159,7 +161,11 @@ def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> l
     for pair in columns:
         ours, _, theirs = pair.partition("=")
         wanted = fold_name(theirs)
-        places = [n for n, c in enumerate(header) if c and wanted in (fold_name(c), str(n + 1))]
+        places = [
+            n
+            for n, title in enumerate(header)
+            if wanted == str(n + 1) or (title and wanted == fold_name(title))
+        ]
         ours = _name(ours)
         if ours not in COLUMNS or ours in chosen or len(places) != 1:
             raise DrError(
@@ -184,6 +190,10 @@ def _read_workbook(path: Path, title: str) -> tuple[str, dict[int, list[str]]]:
         raise DrError(
             f"{path.name} cannot be read: save it as .xlsx without a password, or as CSV in UTF-8"
         ) from error
+    if title and title not in book.sheetnames:
+        raise DrError(
+            f"{path.name} has no sheet {title}: choose one of {', '.join(book.sheetnames)}"
+        )
     found = {}
     for sheet in book.worksheets:
         if sheet.title == title or (not title and sheet.sheet_state == "visible"):

@@ -82,7 +82,7 @@ def read_labels(
     images = Path(images)
     if not images.is_dir():
         raise LabelTableError(f"no folder {images}: give the folder that holds the photographs")
-    sources = find_sources(images, labels, sheet, columns)
+    sources, said = find_sources(images, labels, sheet, columns)
     rows = pd.concat([_match_photographs(source) for source in sources], ignore_index=True)
     is_usable = rows["reason"] == ""
     if not is_usable.any():
@@ -92,11 +92,11 @@ def read_labels(
             f"under {images}, in the folders that the table names, and correct names with a prefix,"
             " links, and zeros that a spreadsheet dropped"
         )
+    _mark_repeats(rows)
     _add_stated(rows)
     is_own = sources[0].part.layout == "folder"
     if is_own:
         _check_folders(rows)
-    _mark_repeats(rows)
     labelled = {*rows["image"]}
     pools = itertools.chain(*(source.photographs for source in sources))
     others = [path for path in dict.fromkeys(map(str, pools)) if path not in labelled]
@@ -110,7 +110,7 @@ def read_labels(
     table["patient"] = table["patient"].mask(table["patient"] == "", table["file"])
     table["visit"] = number_visits(table)
     known = table[table["by"] != ""]
-    said = [
+    said += [
         f"patients by {by}: {people['patient'].nunique()}"
         for by, people in known.groupby("by", sort=False)
     ]
@@ -193,8 +193,9 @@ def _add_stated(rows: pd.DataFrame) -> None:
     Raises:
         DrError: they differ. A table may have ids of its own, one for each PatientID.
     """
-    stated = read_stated(rows["image"].where(rows["reason"] == "", ""))
-    names = read_names(rows["name"])
+    is_usable = rows["reason"] == ""
+    stated = read_stated(rows["image"].where(is_usable, ""))
+    names = read_names(rows["name"].where(is_usable, ""))
     words = "the {} differs from that in the DICOM file or in its name: correct the cell"
     ids = stated["patient"]
     if ids[ids != ""].nunique() > 1:  # else it may be what was put in the ids' place
@@ -205,7 +206,7 @@ def _add_stated(rows: pd.DataFrame) -> None:
     others = {STATED: ids, FILES: names["patient"]}
     rows[["patient", "by"]] = name_patients(rows, others)
     rows["patient"] = rows["patient"].map(fold_text)
-    named = names["eye"].where(rows["by"].isin(others), "")
+    named = names["eye"].where(rows["by"].isin(["", *others]), "")
     for eye, taken in ((stated["eye"], stated["eye"]), (names["eye"], named)):
         differs = (rows["eye"] != "") & (eye != "") & (rows["eye"] != eye)
         refuse(rows, differs, words.format("eye"))

@@ -236,6 +236,9 @@ def _keep_private(private: Path, out: Path, name: str, rows: pd.DataFrame) -> Pa
     path = private / name
     data_dir = str(out.absolute())
     rows = rows.astype(str).assign(data_dir=data_dir)
+    names = rows.columns.intersection(["image", "image_2", "file", "patient"])
+    # a cell that begins so is computed when a spreadsheet opens it
+    rows[names] = rows[names].replace(r"^([=+\-@\t\r])", r"'\1", regex=True)
     if path.exists():
         earlier = pd.read_csv(path, dtype=str, keep_default_na=False)
         rows = pd.concat([earlier[earlier["data_dir"] != data_dir], rows])

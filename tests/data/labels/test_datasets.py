@@ -277,6 +277,8 @@ def test_idrid_numbers_overlap_between_its_folders(tmp_path):
     assert found["official"] == ["train", "test"]
     assert found["file"] == [f"{grading}/{original}", testing]
     assert len(set(found["patient"])) == 2
+    given = describe(tmp_path, labels=tmp_path / next(iter(tables)))
+    assert given["file"] == [f"{grading}/{original}"]
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_what_could_lose_rows_or_letters_is_refused(tmp_path, content, message):
         ("image,Grau,Grau Dr 2", "1,2", (), "row 2: grade is in two .*--column grade=3"),
         ("image,Grau (RD),Grau (EMD),grade_0", "2,1,0", (), "2"),
         ("image,grade", "3", ["grade=Grau"], "for grade=Grau: .*it has image, grade"),
+        ("image,", "3", ["grade=2"], "3"),
         ("image,file,grade", "b.jpg,1", (), "image_id is in two columns"),
     ],
 )
@@ -144,7 +145,7 @@ def test_prepare_chooses_a_sheet_and_a_column(tmp_path):
     TABLE.to_excel(tmp_path / "t.xlsx", sheet_name="2026", index=False)
     command = f"prepare --images {tmp_path} --labels {tmp_path}/t.xlsx --out {tmp_path}/out"
     for option, said in (
-        ("--sheet=2025", "t.xlsx has rows on the sheets (none) of 2026"),
+        ("--sheet=2025", "t.xlsx has no sheet 2025"),
         ("--column=grade=Grau", "for grade=Grau"),
     ):
         assert said in CliRunner().invoke(main, [*command.split(), option]).output

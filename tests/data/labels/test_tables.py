@@ -92,6 +92,7 @@ def test_finds_the_csv_below_the_root(folder):
     (images / "Maria.csv").write_text('image,grade\na.jpg,"0\nb.jpg,4\n')
     found = read_labels(images.parent)
     assert found.table["grade"].tolist() == [1, 2] and found.unusable.empty
+    assert found.said == ["Tables beside it that cannot be read: 1."]
     (images / "more.csv").write_text("image,grade\na.jpg,1\n")
     with pytest.raises(LabelTableError, match="images/more.csv .folder.*--labels"):
         read_labels(images.parent)
@@ -175,3 +176,13 @@ def test_errors_name_file_and_rows_and_never_a_photograph(folder, csv, message):
     with pytest.raises(DrError, match=message) as error:
         read_labels(*folder(csv, "secret.jpg"))
     assert "secret" not in str(error.value)
+
+
+def test_running_numbers_are_no_patients_whatever_other_rows_say(folder):
+    """A row without a file, one without a grade and one that is repeated name nobody again."""
+    names = ["1_left", "2_right", "3_left", "4_right"]
+    rows = [*(f"{name},0" for name in names), "1_left.jpg,0", "1_right,0", "2_left,"]
+    csv = "\n".join(["image,grade", *rows])
+    found = read_labels(*folder(csv, *(f"{name}.jpg" for name in names), "2_left.jpg"))
+    assert (found.patients, found.table["patient"].nunique()) == ("unknown", 4)
+    assert found.table["eye"].tolist() == ["left", "right", "left", "right"]

@@ -19,7 +19,7 @@ from dr_lib.__main__ import main
 from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.prepared import crops, workers
 from dr_lib.data.prepared.folder import Prepared, verify
-from dr_lib.data.prepared.prepare import prepare
+from dr_lib.data.prepared.prepare import _keep_private, prepare
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.split import lock_folder, split
 from dr_lib.errors import DrError
@@ -452,6 +452,14 @@ def test_private_tables_name_every_file(photographs, out):
     assert len(known) == 39 and known < {*names["image_id"]}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in private.glob("*.csv")}
     assert modes == {0o600} and len([*private.glob("*.csv")]) == 3
+
+
+def test_a_spreadsheet_computes_no_name(tmp_path):
+    """An apostrophe makes text of what would be a formula (OWASP, CSV injection)."""
+    files = ["=1+2.png", "+1.png", "-1.png", "@a.png", "a=1.png"]
+    _keep_private(tmp_path, tmp_path, "names.csv", pd.DataFrame({"file": files}))
+    written = pd.read_csv(tmp_path / "names.csv")["file"].tolist()
+    assert written == ["'=1+2.png", "'+1.png", "'-1.png", "'@a.png", "a=1.png"]
 
 
 def test_a_link_to_nothing_is_named_by_its_row(photographs):
