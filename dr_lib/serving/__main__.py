@@ -1,14 +1,20 @@
 """The entry point of the container: python -m dr_lib.serving serve."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
-import click
+if __name__ == "__main__":
+    # importing takes a while, and a container's first process would ignore SIGTERM
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
 
-from dr_lib.errors import DrError
-from dr_lib.options import PATH, POSITIVE
-from dr_lib.training.model_folder import ModelFolderError
+import click  # noqa: E402
+
+from dr_lib.errors import DrError  # noqa: E402
+from dr_lib.options import PATH, POSITIVE  # noqa: E402
+from dr_lib.training.model_folder import ModelFolderError  # noqa: E402
 
 
 # SageMaker's contract has the folder, the port and its variable

@@ -46,6 +46,7 @@ class Predictor:
         Raises:
             ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel.
         """
+        self.path = folder.path
         self.facts = folder.facts
         self.version = folder.version
         is_litert = folder.facts["format"] != "savedmodel"
@@ -65,7 +66,6 @@ class Predictor:
 
         Raises:
             ModelFolderError: no probabilities come out, one for each grade.
-            ValueError: the model takes another size than its manifest says.
         """
         photograph = np.zeros((480, 640, 3), np.uint8)
         cv2.circle(photograph, (320, 240), 200, (190, 100, 50), -1)
@@ -79,10 +79,17 @@ class Predictor:
     def predict(self, images: np.ndarray) -> np.ndarray:
         """Predict (n, grades) probabilities from (n, side, side, 3) uint8 crops of the model's
         size.
+
+        Raises:
+            ModelFolderError: the model takes another size than its manifest says.
         """
         model = self._idle.get()
         try:
             return model(images)
+        except ValueError as error:
+            raise ModelFolderError(
+                f"{self.path}: the model cannot predict: {error}: export it again"
+            ) from error
         finally:
             self._idle.put(model)
 

@@ -20,6 +20,7 @@ from prometheus_client import (
 )
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -147,14 +148,23 @@ def build_app(service: Service) -> Starlette:
     async def describe(request: Request) -> Response:
         return Response(OPENAPI.read_bytes(), media_type="application/json")
 
-    return Starlette(
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        names = "POST /invocations, GET /ping, GET /metrics and GET /openapi.json"
+        response = _refuse(error.status_code, f"there are only {names}")
+        response.headers.update(error.headers or {})
+        return response
+
+    app = Starlette(
         routes=[
             Route("/invocations", service.invoke, methods=["POST"]),
             Route("/ping", service.ping),
             Route("/metrics", service.measure),
             Route("/openapi.json", describe),
-        ]
+        ],
+        exception_handlers={HTTPException: refuse},
     )
+    app.router.redirect_slashes = False  # to where the client's Host header says
+    return app
 
 
 def _refuse(status: int, words: str) -> JSONResponse:

@@ -82,9 +82,9 @@ def _find_address(host: str, port: int) -> str:
         with socket.create_server((host, port)) as bound:
             return bound.getsockname()[0]
     except OSError as error:
+        reason = str(error.strerror).partition(" (while")[0]  # which repeats the address
         raise DrError(
-            f"cannot listen on port {port} of {host} ({error.strerror}): choose another --port, or"
-            " --host"
+            f"cannot listen on port {port} of {host} ({reason}): choose another --port, or --host"
         ) from error
 
 
@@ -108,6 +108,7 @@ def serve(
         ModelFolderError: there is no such model, or it cannot be served.
         DrError: nobody can listen there.
     """
+    _find_address(host, port)  # better now than after the model is loaded
     # OpenCV reads it when it is imported; what is wrong with a picture is said to who sent it
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
     # each thread's buffers count as resident

@@ -42,3 +42,11 @@ def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tm
     assert answers[0].keys() == answers[1].keys() and answers[0]["machine"]["threads"] == 2
 
     assert answers[0]["probabilities"] == pytest.approx(answers[1]["probabilities"], abs=1e-5)
+
+
+def test_a_manifest_with_another_size_is_told(served_folder):
+    """In a sentence that names the folder."""
+    folder = read_folder(served_folder)
+    folder = folder._replace(facts=folder.facts | {"image_size": 48})
+    with pytest.raises(ModelFolderError, match=f"{served_folder}: .*: export it again"):
+        Predictor(folder, 1).warm_up()

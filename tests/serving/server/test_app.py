@@ -141,8 +141,12 @@ def test_the_largest_body_is_the_contracts(port):
     """
     assert post(port, chunk(JPEG.ljust(LIMIT, b"\0"))).status == 200
     assert post(port, chunk(bytes(LIMIT + 1))).status == 413
-    assert get(port, "/../ping").status == 404
-    assert call(port, "POST", "/ping", JPEG).status == get(port, "/invocations").status == 405
+    for path in ("/../ping", "/ping/"):
+        missing = get(port, path)
+        assert missing.status == 404 and "GET /ping" in missing.facts["error"]
+    assert call(port, "POST", "/ping", JPEG).status == 405
+    wrong = get(port, "/invocations")
+    assert wrong.status == 405 and wrong.headers["Allow"] == "POST" and wrong.facts["error"]
 
 
 def test_busy_is_503(served_folder, monkeypatch):

@@ -83,6 +83,37 @@ def test_an_endpoint_without_its_model_ends_at_once(served_folder):
     assert re.search(rf"litert_int8 holds no model.*in {above} \(.*\bserved\b", line)
 
 
+def test_a_taken_port_is_told_before_the_model_is_loaded():
+    """The address stands once in the sentence; the folder, which is none, is not read."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [*SERVE, "missing", "--port", port]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 1 and line.startswith(
+        f"cannot listen on port {port} of 127.0.0.1"
+    )
+    assert line.count("127.0.0.1") == 1
+
+
+def test_sigterm_while_it_loads_ends_it(served_folder):
+    """With status 0, by a handler, for the first process of a container has no other end."""
+    command = [
+        sys.executable,
+        "-X",
+        "importtime",
+        *SERVE[1:],
+        str(served_folder),
+        "--port",
+        "0",
+    ]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert any(line.endswith(" dr_lib.options\n") for line in process.stderr)
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 @pytest.mark.skipif(
     sys.platform != "linux", reason="Linux alone tells a process that its parent has died"
 )
