@@ -81,7 +81,7 @@ publish: .venv/ready ## write the repository's address: URL= REF=
 
 archive: ## suite.zip, the last commit with its name, for Colab and Kaggle by hand
 	@git rev-parse HEAD > COMMIT
-	git archive --add-file=COMMIT -o suite.zip HEAD; rm COMMIT
+	git archive --add-file=COMMIT -o suite.zip HEAD; status=$$?; rm COMMIT; exit $$status
 
 clean: ## delete .venv, environments and results
 	rm -rf .venv .runtimes .environments
@@ -100,8 +100,8 @@ gallery: .venv/more ## docs/gallery.md and papermill_runs/examples; needs chromi
 gpu: .venv/more ## what a GPU is asked, most valuable first; resumes where it stopped
 	@nvidia-smi --list-gpus
 	$(BIN)/python -m dr_lib probe --train
-	for study in gpu_modes gpu_batches gpu_networks mnist_cuda; do \
-	  $(BIN)/python -m dr_lib run papermill_runs/$$study.yaml; done
+	failed=0; for study in gpu_modes gpu_batches gpu_networks mnist_cuda; do \
+	  $(BIN)/python -m dr_lib run papermill_runs/$$study.yaml || failed=1; done; exit $$failed
 
 # the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for
 runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes

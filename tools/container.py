@@ -8,6 +8,7 @@ untrained. A platform that is not this machine's is emulated.
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,8 @@ def main() -> int:
     parser.add_argument("--model", type=Path, help="exported folder to serve")
     parser.add_argument("--platform", help="such as linux/arm64")
     given = parser.parse_args()
+    if not shutil.which(DOCKER):
+        sys.exit(f"{DOCKER} is not here: install Docker, or set DOCKER=podman")
     photographs = [draw_photograph(1024, 768, seed) for seed in range(NUM_PHOTOGRAPHS)]
     with tempfile.TemporaryDirectory() as folder:
         model = given.model

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from dr_lib.report.groups import measure
+from dr_lib.report.groups import IDENTITY, measure, write_levels
 from dr_lib.report.means import Mean, plot_means
 from dr_lib.report.style import (
     ACCELERATOR_COLOURS,
@@ -97,14 +97,19 @@ def plot_throughput(timed: pd.DataFrame, lang: str = "en") -> Figure:
         >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
         >>> figure = plot_throughput(selection.timed)
     """
+    timed = timed[timed.reindex(columns=["images_per_s"])["images_per_s"].notna()]
     if timed.reindex(columns=["batch_size"])["batch_size"].nunique() < 2:
         return Figure()
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, heights=3.6)
     # the name of a group without its batch
     names = timed["group"].str.replace(r", (batch|step) size \d+", "", regex=True)
+    sizes = ("batch_size", "step_size")
+    levels = write_levels(timed, [name for name in IDENTITY if name not in sizes])
+    keys = levels.agg("|".join, axis=1) if len(levels.columns) else names
     lines = []
-    for number, (line, rows) in enumerate(timed.groupby(names)):
+    for number, (_, rows) in enumerate(timed.groupby(keys)):
+        line = names.loc[rows.index].iloc[0]
         points = {
             batch: measure("images_per_s", some) for batch, some in rows.groupby("batch_size")
         }

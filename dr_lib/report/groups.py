@@ -291,8 +291,10 @@ def compare_groups(selection: Selection, column: str) -> pd.DataFrame:
         different = list_different(slow, fast)
         work = [name for name in different if name in schema.WORK]
         is_factor = set(work) <= set(selection.varied)
-        # a framework brings its own stack
-        is_alone = not work or len(different) == len(work) or "framework" in work
+        # a framework brings its own stack, but no machine
+        is_alone = not work or len(different) == len(work)
+        is_here = not {"platform", "cpu"} & set(different)
+        is_alone = is_alone or ("framework" in work and is_here)
         if not (is_factor and is_alone):
             continue
         ratio = measure(column, slow, fast)

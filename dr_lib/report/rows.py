@@ -99,9 +99,12 @@ def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
     if not only:
         return rows
     try:
-        chosen = rows.query(only)
+        is_chosen = rows.eval(only)
     except Exception as error:  # of a parser, or of what it calls
         raise DrError(f"only {only}: {error}") from error
+    if not isinstance(is_chosen, pd.Series) or not pd.api.types.is_bool_dtype(is_chosen):
+        raise DrError(f"only {only}: write what is true or false of a row, as epochs == 20")
+    chosen = rows[is_chosen.fillna(False)]
     if chosen.empty:
         raise DrError(f"only {only}: true for none of {len(rows)} rows")
     return chosen.reset_index(drop=True)

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dr_lib.errors import DrError
 from dr_lib.files import expand_home
@@ -40,6 +40,13 @@ class Price(BaseModel):
     usd_per_hour: float = Field(ge=0, allow_inf_nan=False)
     date: str = Field(pattern=r"^(\d{4}-\d\d-\d\d)?$")  # empty where the source does not say
     source: Word
+
+    @field_validator("date")
+    @classmethod
+    def _check_date(cls, value: str) -> str:
+        if value:
+            datetime.date.fromisoformat(value)
+        return value
 
 
 def find_price(instance: str) -> Price:
@@ -90,6 +97,8 @@ def read_prices(path: Path) -> list[Price]:
         if key in prices:
             raise PriceError(f"{path}, line {number}: list each instance once a date")
         prices[key] = price
+    if not prices:
+        raise PriceError(f"{path} has no price")
     return [*prices.values()]
 
 

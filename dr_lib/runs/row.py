@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,13 +102,23 @@ def list_rows(*folders: Path) -> list[Path]:
 
 
 def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
-    """Read the rows that a study's runs have written so far, by run; skip rows cut short."""
+    """Read the rows that a study's runs have written so far, by run; skip rows cut short.
+
+    Raises:
+        RowError: a file is no row of this schema.
+    """
     rows = {}
     for path in study_dir.glob(f"rows/{run_id}.json"):
-        with suppress(RowError, FileNotFoundError):
+        try:
             row = read_row(path)
-            if row["run_id"] == path.stem:  # no copy that a cloud made of a conflict
-                rows[path.stem] = row
+        except FileNotFoundError:
+            continue
+        except RowError as error:
+            if isinstance(error.__cause__, RowError):  # it was not cut short
+                raise
+            continue
+        if row["run_id"] == path.stem:  # no copy that a cloud made of a conflict
+            rows[path.stem] = row
     return rows
 
 

@@ -249,7 +249,9 @@ def _find_fault(values: dict[str, Any], scheme: str | None, root: Path) -> str:
         return f"data_dir {data_dir!r} is not prepared: {advice}"
     facts = json.loads(path.read_bytes())["splits"].get(name, {})
     if not (folder / name).is_file() or scheme not in (None, facts.get("scheme")):
-        advice = write_command("split", data_dir, *chosen)
+        folds = re.fullmatch(r"split-\d+-of-(\d+)\.csv", name)
+        options = ("--scheme", "folds", "--folds", folds[1]) if folds else chosen
+        advice = write_command("split", data_dir, *options)
         found = f" of scheme {scheme}" if scheme else ""
         return f"no split table {name!r}{found} in {data_dir}: {advice}"
     return ""

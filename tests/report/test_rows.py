@@ -44,6 +44,6 @@ def test_rows_are_chosen_by_an_expression():
     """Of pandas; what is none, names no column or is true for no row is refused."""
     rows = pd.DataFrame({"run": [*"abc"], "epochs": [2, 20, 20], "model": ["x", "x", "y"]})
     assert list(choose_rows(rows, "epochs > 2 and model == 'x'")["run"]) == ["b"]
-    for only in ("epochs == 3", "epoch == 2", "epochs =="):
+    for only in ("epochs == 3", "epoch == 2", "epochs ==", "epochs", "epochs % 2"):
         with pytest.raises(DrError, match=f"^only {only}: "):
             choose_rows(rows, only)
