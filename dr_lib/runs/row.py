@@ -31,6 +31,10 @@ class RowError(DrError):
     """A row does not fit the schema."""
 
 
+class OtherSchemaError(RowError):
+    """A row is of another schema."""
+
+
 def check_row(row: Any) -> Row:
     """Check a row against the schema, and return it with null instead of NaN.
 
@@ -41,7 +45,7 @@ def check_row(row: Any) -> Row:
     if not isinstance(row, dict):
         raise RowError("it is not a table of columns")
     if fault := find_other_schema(row, "make the run again"):
-        raise RowError(fault)
+        raise OtherSchemaError(fault)
     checked = {**dict.fromkeys(schema.MEASURED), **row}
     for name, value in row.items():
         if isinstance(value, float) and math.isnan(value):
@@ -102,10 +106,10 @@ def list_rows(*folders: Path) -> list[Path]:
 
 
 def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
-    """Read the rows that a study's runs have written so far, by run; skip rows cut short.
+    """Read the rows that a study's runs have written so far, by run; skip files that are none.
 
     Raises:
-        RowError: a file is no row of this schema.
+        RowError: a row is of another schema.
     """
     rows = {}
     for path in study_dir.glob(f"rows/{run_id}.json"):
@@ -114,7 +118,7 @@ def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
         except FileNotFoundError:
             continue
         except RowError as error:
-            if isinstance(error.__cause__, RowError):  # it was not cut short
+            if isinstance(error.__cause__, OtherSchemaError):
                 raise
             continue
         if row["run_id"] == path.stem:  # no copy that a cloud made of a conflict
