@@ -39,7 +39,7 @@ CEILINGS = {
     "dr_lib/statistics": 3551,
     "dr_lib/data": 34650,
     "dr_lib/training": 16096,
-    "dr_lib/runs": 12233,
+    "dr_lib/runs": 12235,
     "dr_lib/report": 13316,
     "dr_lib/claims": 5234,
     "dr_lib/cluster": 1337,

@@ -31,7 +31,7 @@ class RowError(DrError):
     """A row does not fit the schema."""
 
 
-class OtherSchemaError(RowError):
+class OtherSchemaError(DrError):
     """A row is of another schema."""
 
 
@@ -39,8 +39,8 @@ def check_row(row: Any) -> Row:
     """Check a row against the schema, and return it with null instead of NaN.
 
     Raises:
-        RowError: it is of another schema; or a column is missing, has the wrong type, or is
-            infinite: it is named.
+        OtherSchemaError: it is of another schema.
+        RowError: a column is missing, has the wrong type, or is infinite: it is named.
     """
     if not isinstance(row, dict):
         raise RowError("it is not a table of columns")
@@ -82,7 +82,7 @@ def read_row(path: Path) -> Row:
     """
     try:
         return check_row(json.loads(path.read_bytes()))
-    except (RowError, ValueError) as error:
+    except (OtherSchemaError, RowError, ValueError) as error:
         raise RowError(
             f"{path} is not a row of a run ({error}): remove it, or make the run again"
         ) from error
