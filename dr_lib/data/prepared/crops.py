@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 
 import pandas as pd
@@ -200,12 +200,12 @@ def _drop_unfinished(out: Path, files: Mapping[str, str]) -> None:
     """
     check_files(out, files, [name for name in files if name.startswith("crops-")])
     is_kept = True
-    for path in list_own(out):
-        if path.name in files:
-            continue
-        is_kept = is_kept and _is_whole(out / f"{path.name.partition('.')[0]}.tfrecord")
-        if path.suffix == ".tmp" or not is_kept:
-            path.unlink()
+    left = [path for path in list_own(out) if path.name not in files]
+    for stem, paths in groupby(left, lambda path: path.name.partition(".")[0]):
+        is_kept = is_kept and _is_whole(out / f"{stem}.tfrecord")
+        for path in paths:
+            if path.suffix == ".tmp" or not is_kept:
+                path.unlink()
 
 
 def _is_whole(shard: Path) -> bool:
