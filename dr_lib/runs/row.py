@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,21 +32,12 @@ class RowError(DrError):
     """A row does not fit the schema."""
 
 
-class OtherSchemaError(DrError):
-    """A row is of another schema."""
-
-
-def check_row(row: Any) -> Row:
+def check_row(row: Row) -> Row:
     """Check a row against the schema, and return it with null instead of NaN.
 
     Raises:
-        OtherSchemaError: it is of another schema.
         RowError: a column is missing, has the wrong type, or is infinite: it is named.
     """
-    if not isinstance(row, dict):
-        raise RowError("it is not a table of columns")
-    if fault := find_other_schema(row, "make the run again"):
-        raise OtherSchemaError(fault)
     checked = {**dict.fromkeys(schema.MEASURED), **row}
     for name, value in row.items():
         if isinstance(value, float) and math.isnan(value):
@@ -78,11 +70,17 @@ def read_row(path: Path) -> Row:
     """Read one row.
 
     Raises:
-        RowError: the file is no row of this schema, or was cut short; it is named.
+        RowError: the file is no row, or was cut short; it is named.
+        DrError: the row is of another schema.
     """
     try:
-        return check_row(json.loads(path.read_bytes()))
-    except (OtherSchemaError, RowError, ValueError) as error:
+        row = json.loads(path.read_bytes())
+        if not isinstance(row, dict):
+            raise RowError("it is not a table of columns")
+        if fault := find_other_schema(row, "make the run again"):
+            raise DrError(f"{path}: {fault}")
+        return check_row(row)
+    except (RowError, ValueError) as error:
         raise RowError(
             f"{path} is not a row of a run ({error}): remove it, or make the run again"
         ) from error
@@ -109,20 +107,14 @@ def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
     """Read the rows that a study's runs have written so far, by run; skip files that are none.
 
     Raises:
-        RowError: a row is of another schema.
+        DrError: a row is of another schema.
     """
     rows = {}
     for path in study_dir.glob(f"rows/{run_id}.json"):
-        try:
+        with suppress(RowError, FileNotFoundError):
             row = read_row(path)
-        except FileNotFoundError:
-            continue
-        except RowError as error:
-            if isinstance(error.__cause__, OtherSchemaError):
-                raise
-            continue
-        if row["run_id"] == path.stem:  # no copy that a cloud made of a conflict
-            rows[path.stem] = row
+            if row["run_id"] == path.stem:  # no copy that a cloud made of a conflict
+                rows[path.stem] = row
     return rows
 
 

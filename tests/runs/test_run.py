@@ -218,6 +218,15 @@ def test_what_a_system_adds_is_no_row(tmp_path):
         read_runs(tmp_path)
 
 
+def test_a_row_of_another_schema_is_not_taken_for_none(tmp_path):
+    """Else its run would be made again, and the row be lost."""
+    path = begin(tmp_path).finish(train_s=1.0)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 1}))
+    for read in (read_runs, read_left):
+        with pytest.raises(DrError, match=f"{re.escape(str(path))}: it is of schema 1"):
+            read(path.parents[1])
+
+
 def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
     """Whatever they write into a row, beside its parameters, has its type there; the unit
     follows from the name.
