@@ -171,7 +171,7 @@ page.table(
 from dr_lib import plot_throughput
 
 page.figure(
-    plot_throughput(selection.timed, lang),
+    plot_throughput(selection, lang),
     "throughput",
     "Photographs a second in an epoch from the second on, by the size of a batch: mean and 95 % "
     "interval. Solid: fast; dashed: paper; dotted: plain.",

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from dr_lib.report.groups import IDENTITY, measure, write_levels
+from dr_lib.report.groups import Selection, measure, select_runs
 from dr_lib.report.means import Mean, plot_means
 from dr_lib.report.style import (
     ACCELERATOR_COLOURS,
@@ -84,32 +84,29 @@ def plot_training_time(
     return plot_means(panels, lang)
 
 
-def plot_throughput(timed: pd.DataFrame, lang: str = "en") -> Figure:
+def plot_throughput(selection: Selection, lang: str = "en") -> Figure:
     """Draw the photographs a second of a steady epoch against the batch, a line for groups that
     differ in it alone; nothing where all batches are of one size.
 
     Args:
-        timed: timed rows of a `Selection`.
+        selection: of the rows.
         lang: en, or pt with decimal commas.
 
     Example:
         >>> from dr_lib.claims.papers import PAPERS
         >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
-        >>> figure = plot_throughput(selection.timed)
+        >>> figure = plot_throughput(selection)
     """
+    timed = selection.timed
     timed = timed[timed.reindex(columns=["images_per_s"])["images_per_s"].notna()]
     if timed.reindex(columns=["batch_size"])["batch_size"].nunique() < 2:
         return Figure()
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, heights=3.6)
-    # the name of a group without its batch
-    names = timed["group"].str.replace(r", (batch|step) size \d+", "", regex=True)
-    sizes = ("batch_size", "step_size")
-    levels = write_levels(timed, [name for name in IDENTITY if name not in sizes])
-    keys = levels.agg("|".join, axis=1) if len(levels.columns) else names
+    pooled = [*selection.pooled, "batch_size", "step_size"]
+    groups = select_runs(timed, pool=pooled).finished.groupby("group")
     lines = []
-    for number, (_, rows) in enumerate(timed.groupby(keys)):
-        line = names.loc[rows.index].iloc[0]
+    for number, (line, rows) in enumerate(groups):
         points = {
             batch: measure("images_per_s", some) for batch, some in rows.groupby("batch_size")
         }

@@ -60,6 +60,7 @@ class Selection(NamedTuple):
     excluded: pd.DataFrame  # `run_id` and `reason` of every other row
     factors: list[str]  # of the study, beside those of the paper
     varied: list[str]  # columns of the work in which groups with a ratio may differ
+    pooled: list[str]  # columns of the identity that tell no groups apart
 
 
 def select_runs(
@@ -112,6 +113,7 @@ def select_runs(
         excluded.reindex(columns=["run_id", "reason"]).reset_index(drop=True),
         factors,
         [*factors, *may_differ],
+        [*pool],
     )
 
 
@@ -292,9 +294,8 @@ def compare_groups(selection: Selection, column: str) -> pd.DataFrame:
         work = [name for name in different if name in schema.WORK]
         is_factor = set(work) <= set(selection.varied)
         # a framework brings its own stack, but no machine
-        is_alone = not work or len(different) == len(work)
-        is_here = not {"platform", "cpu"} & set(different)
-        is_alone = is_alone or ("framework" in work and is_here)
+        is_framework = "framework" in work and not {"platform", "cpu"} & set(different)
+        is_alone = not work or len(different) == len(work) or is_framework
         if not (is_factor and is_alone):
             continue
         ratio = measure(column, slow, fast)

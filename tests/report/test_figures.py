@@ -74,7 +74,21 @@ def test_speed_is_drawn_against_the_batch():
         make_runs([1.0] * 2, CPU, batch_size=batch, images_per_s=[batch, 4.0 * batch])
         for batch in (1, 8)
     ]
-    timed = select_runs(pd.concat(runs, ignore_index=True)).timed
-    ((line,),) = [ax.lines for ax in plot_throughput(timed).axes]
+    selection = select_runs(pd.concat(runs, ignore_index=True))
+    ((line,),) = [ax.lines for ax in plot_throughput(selection).axes]
     assert line.get_xydata().ravel() == pytest.approx([1, 2, 8, 16])
-    assert not plot_throughput(timed[timed["batch_size"] == 1]).axes
+    assert not plot_throughput(select_runs(runs[0])).axes
+
+
+def test_a_line_joins_equal_work_and_what_is_pooled():
+    """Batches of two image sides are two lines; of two drivers, which the user pools, one."""
+    one, other = (make_runs([1.0] * 2, CPU, batch_size=batch) for batch in (1, 8))
+    for changes, pool, number in (
+        ({"image_size": 96}, [], 2),
+        ({"num_cpus": 99}, [], 2),
+        ({"num_cpus": 99}, ["num_cpus"], 1),
+    ):
+        runs = pd.concat([one, other.assign(**changes)], ignore_index=True)
+        selection = select_runs(runs.assign(images_per_s=1.0), pool=pool)
+        (ax,) = plot_throughput(selection).axes
+        assert len(ax.lines) == number
