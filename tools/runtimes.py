@@ -284,6 +284,7 @@ def try_runtime(runtime: Runtime, source: str, clone: Path, only_reports: bool) 
     """Run the jobs of a runtime in a copy of the repository; return what went wrong."""
     for name in ("dr_lib", "notebooks"):
         shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "requirements.txt", clone)  # which `--on` takes along
     write_studies(clone)
     python, shipped = build(runtime, source)
     # where it is missing, a notebook has to prepare the sample
