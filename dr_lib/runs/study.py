@@ -208,7 +208,8 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
     """Refuse a study whose input folders or files are missing on this machine, before anything
     runs.
 
-    `data_dir` has to be prepared, and split by the study's scheme.
+    `data_dir` has to be prepared, with crops as large as the networks' input, and split by the
+    study's scheme.
 
     Returns:
         Parameter and value of each input that is there.
@@ -247,7 +248,11 @@ def _find_fault(values: dict[str, Any], scheme: str | None, root: Path) -> str:
         if folder == sample:
             advice = write_command("sample")
         return f"data_dir {data_dir!r} is not prepared: {advice}"
-    facts = json.loads(path.read_bytes())["splits"].get(name, {})
+    manifest = json.loads(path.read_bytes())
+    size = manifest["parameters"]["size"]
+    if values.get("image_size", 0) > size:
+        return f"image_size {values['image_size']}: the crops of {data_dir} have {size} px"
+    facts = manifest["splits"].get(name, {})
     if not (folder / name).is_file() or scheme not in (None, facts.get("scheme")):
         folds = re.fullmatch(r"split-\d+-of-(\d+)\.csv", name)
         options = ("--scheme", "folds", "--folds", folds[1]) if folds else chosen

@@ -130,7 +130,8 @@ def test_a_study_means_what_it_says(house):
 
 def write_prepared(folder, scheme: str = "random", *splits: str) -> None:
     """The manifest of a folder with these split tables."""
-    manifest = {"splits": dict.fromkeys(splits, {"scheme": scheme})}
+    manifest = {"parameters": {"size": 299}}
+    manifest["splits"] = dict.fromkeys(splits, {"scheme": scheme})
     folder.mkdir(exist_ok=True)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     for name in splits:
@@ -169,6 +170,7 @@ def test_a_study_says_how_to_prepare_what_it_needs(house):
         ({"results": "elsewhere"}, "results is set by the study itself"),
         ({"learning_rate": 1}, ""),
         ({"split": "2026"}, "no split table '2026' in data"),
+        ({"image_size": 300}, "image_size 300: the crops of data have 299 px"),
     ],
 )
 def test_a_training_that_would_be_refused_is_not_planned(house, command, parameters, message):
