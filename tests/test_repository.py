@@ -39,7 +39,7 @@ CEILINGS = {
     "dr_lib/statistics": 3551,
     "dr_lib/data": 34685,
     "dr_lib/training": 16096,
-    "dr_lib/runs": 12219,
+    "dr_lib/runs": 12260,
     "dr_lib/report": 13266,
     "dr_lib/claims": 5234,
     "dr_lib/cluster": 1337,
