@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from dr_lib.data.prepared.batches import Batches, Mirrored
+from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.training.callbacks import Checkpoint, Clock, Scores
 from dr_lib.training.models import Ranks
@@ -137,9 +137,10 @@ def train(
 
 def predict(
     model: keras.Model,
-    inputs: np.ndarray | StoredCrops | Mirrored,
+    inputs: np.ndarray | StoredCrops,
     batch_size: int,
     *,
+    is_mirrored: bool = False,
     average_mirrored: bool = False,
 ) -> np.ndarray:
     """Predict any number of inputs, (n, ...), in full batches that the replicas can share.
@@ -147,9 +148,10 @@ def predict(
     With `average_mirrored` each prediction is the mean with that of the mirror image.
     """
     if average_mirrored:
-        mirrored = predict(model, Mirrored(inputs), batch_size)
+        mirrored = predict(model, inputs, batch_size, is_mirrored=True)
         return (predict(model, inputs, batch_size) + mirrored) / 2
-    batches = Batches(inputs, np.zeros(len(inputs), np.float32), batch_size)
+    zeros = np.zeros(len(inputs), np.float32)
+    batches = Batches(inputs, zeros, batch_size, is_mirrored=is_mirrored)
     model.steps_per_execution = (
         1  # a loop of steps is compiled for seconds, and serves this once
     )

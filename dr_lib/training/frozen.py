@@ -15,7 +15,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dr_lib.data.labels.grades import GRADES
-from dr_lib.data.prepared.batches import Mirrored
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_memory
@@ -63,8 +62,10 @@ def freeze(
     inputs = {}
     targets = {}
     for name, side in splits.items():
-        views = [side.images, Mirrored(side.images)]
-        outputs = [predict(lower, view, batch_size).astype(np.float16) for view in views]
+        outputs = [
+            predict(lower, side.images, batch_size, is_mirrored=mirrored).astype(np.float16)
+            for mirrored in (False, True)
+        ]
         inputs[name] = np.concatenate(outputs)
         targets[name] = np.tile(side.grade if is_grades else side.referable, 2)
     features = predict(extract, inputs["train"], batch_size)

@@ -74,7 +74,7 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
     is_likely_cut = picture.pixels is None and longer < 1.3 * shorter
     reduction = _choose_reduction(longer if is_likely_cut else shorter, size)
     while True:
-        image, is_doubtful = decode(picture, reduction)
+        image, flags = decode(picture, reduction)
         fov = find_fov(image)
         finer = _choose_reduction(2 * min(fov.a, fov.b) * reduction, size)
         if finer >= reduction:
@@ -96,7 +96,7 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
     y = (fov.y + 0.5) * reduction - 0.5
     crop, x, y = _turn_upright(picture, crop, x, y)
     circle = Circle(x, y, (fov.a + fov.b) / 2 * reduction)
-    return Crop(crop, circle, _join(fov.flags, circle, size, is_doubtful=is_doubtful))
+    return Crop(crop, circle, _join(flags | fov.flags, circle, size))
 
 
 def _choose_reduction(diameter: float, size: int) -> int:
@@ -170,7 +170,7 @@ def _crop_voets(picture: Picture, size: int) -> Crop:
     There a grey picture was an error, and transparency was ignored. Here the steps begin with what
     `decode` gives: grey as colour, black where a pixel is transparent.
     """
-    image, is_doubtful = decode(picture, 1)
+    image, flags = decode(picture, 1)
     x, y, radius = circle = _find_voets(image)
     # a circle that the frame cuts on the left or top moves the window, which shows more on the
     # other side
@@ -184,18 +184,18 @@ def _crop_voets(picture: Picture, size: int) -> Crop:
             "Voets et al.: the bright region is a line, narrower than a pixel of the crop"
         )
     shrunk = cv2.resize(region, None, fx=factor, fy=factor, interpolation=cv2.INTER_LINEAR)
-    height, width = shrunk.shape[:2]
-    at_y = (size - height + 1) // 2
-    at_x = (size - width + 1) // 2  # an odd pixel is added at the top and left
-    crop = np.zeros((size, size, 3), np.uint8)
-    crop[at_y : at_y + height, at_x : at_x + width] = shrunk
-    return Crop(crop, circle, _join(set(), circle, size, is_doubtful=is_doubtful))
+    missing = [size - length for length in shrunk.shape[:2]]
+    # an odd pixel is added at the top and left
+    pads = [((number + 1) // 2, number // 2) for number in missing]
+    crop = np.pad(shrunk, [*pads, (0, 0)])
+    return Crop(crop, circle, _join(flags, circle, size))
 
 
-def _join(flags: set[str], circle: Circle, size: int, *, is_doubtful: bool) -> str:
+def _join(flags: set[str], circle: Circle, size: int) -> str:
     """Join the words of a status."""
-    words = {"doubtful": is_doubtful, "enlarged": 2 * circle.radius < size}
-    return "+".join(sorted(flags | {word for word, holds in words.items() if holds})) or "ok"
+    if 2 * circle.radius < size:
+        flags.add("enlarged")
+    return "+".join(sorted(flags)) or "ok"
 
 
 def _find_voets(image: np.ndarray) -> Circle:

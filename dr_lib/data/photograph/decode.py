@@ -236,11 +236,11 @@ def to_rgb(samples: np.ndarray) -> np.ndarray:
     return cv2.copyTo(cv2.cvtColor(samples, cv2.COLOR_RGBA2RGB), is_shown.view(np.uint8))
 
 
-def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
+def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, set[str]]:
     """Decode as stored, shrunk by exactly that factor, which saves time for a JPEG.
 
     Returns:
-        (height, width, 3) uint8 RGB, and whether a JPEG is damaged inside.
+        (height, width, 3) uint8 RGB, and flags: of a JPEG that is damaged inside doubtful.
 
     Raises:
         UnreadableImageError: a JPEG is cut short, or nothing of it can be decoded.
@@ -251,10 +251,10 @@ def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
     while reduction > 1:
         image = halve(image)
         reduction //= 2
-    return image, False
+    return image, set()
 
 
-def _decode_jpeg(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
+def _decode_jpeg(picture: Picture, reduction: int) -> tuple[np.ndarray, set[str]]:
     """Decode a JPEG; its pixels are OpenCV's to the bit, which stays silent about damage."""
     try:
         image = simplejpeg.decode_jpeg(
@@ -264,7 +264,7 @@ def _decode_jpeg(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
             min_height=-(-picture.height // reduction),
             min_width=-(-picture.width // reduction),
         )
-        return image, False
+        return image, set()
     except ValueError as error:
         reason = str(error)
     if "memory" in reason:
@@ -276,4 +276,4 @@ def _decode_jpeg(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
     is_cut = image is None or "remature end" in reason
     refuse("JPEG", {"is damaged or cut short: copy or export it again": is_cut})
     # of subsampling simplejpeg knows the common ways
-    return image, "subsampling" not in reason
+    return image, set() if "subsampling" in reason else {"doubtful"}

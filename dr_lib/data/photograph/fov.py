@@ -8,7 +8,7 @@ import numpy as np
 from dr_lib.data.photograph.edge import locate_edge, scale, search, upper_median
 from dr_lib.data.photograph.errors import NoFundusError
 from dr_lib.data.photograph.pixels import halve
-from dr_lib.data.photograph.plausibility import CORNER, has_hole, is_red
+from dr_lib.data.photograph.plausibility import CORNER, is_doubtful, is_red
 
 MIN_ROUNDNESS = 0.4  # of the edge, on the circle: photographs have 0.47 and more, a square 0.13
 SEARCH_SIDE = 256  # px of the longer side on which the field of view is first looked for
@@ -78,7 +78,7 @@ def find_fov(image: np.ndarray) -> FieldOfView:
         upper, lower = np.int16([upper_median(corner) for corner in corners]).reshape(2, 2, 3)
         if np.abs(upper - lower).max(axis=1).min() > MAX_SHIFT:
             flags.add("doubtful")
-    if has_hole(half, scale(ellipse, image.shape, half.shape)):
+    if is_doubtful(half, background, scale(ellipse, image.shape, half.shape)):
         flags.add("doubtful")
     return FieldOfView(*map(float, ellipse), flags)
 

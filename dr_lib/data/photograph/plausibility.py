@@ -7,40 +7,50 @@ in a face.
 import cv2
 import numpy as np
 
-from dr_lib.data.photograph.edge import Ellipse
+from dr_lib.data.photograph.edge import Ellipse, measure_distance
 
 CORNER = 24  # a 24th of the shorter side is taken for a corner, or for a border
 MIN_SIDE = 64  # px of the longer side; smaller pictures show too little to tell
 # of the light; of 641 photographs 2 have more than 0.4, at most 0.59; eyes in a face have 0.5 to 1
 MAX_HOLE = 0.62
+MAX_BESIDE = 0.3  # of the light within
+INNER = 0.9  # of the radius; nearer to the edge it is dark
 MIN_HOLE = 0.005  # of the area; smaller ones are vessels and haemorrhages
 
 
-def has_hole(image: np.ndarray, ellipse: Ellipse) -> bool:
-    """Whether a field of view has a spot as dark as an eye in a face.
+def is_doubtful(image: np.ndarray, background: np.ndarray, ellipse: Ellipse) -> bool:
+    """Whether a field of view has a spot as dark as an eye in a face, or much beside it is bright,
+    as where it is one disc of several.
 
     Red light passes blood, so vessels and haemorrhages hardly show in it; eyes, lungs and letters
-    do.
+    do. What reaches in from outside is a mask's black.
 
     Args:
         image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; a smaller one has none.
-        ellipse: the field of view, of which the largest square is looked at.
+        background: (3,) uint8.
+        ellipse: the field of view.
     """
-    middle = np.clip(ellipse[1::-1], 0, np.subtract(image.shape[:2], 1))
-    half = 0.7 * np.array(ellipse[:1:-1])
-    top, left = np.maximum(middle - half, 0).astype(int)
-    bottom, right = (middle + half).astype(int) + 1
-    red = np.ascontiguousarray(image[top:bottom, left:right, 0])
-    if max(image.shape[:2]) < MIN_SIDE or min(red.shape) < 2:
+    if max(image.shape[:2]) < MIN_SIDE:
         return False
+    x, y, a, b = ellipse
+    row, column = np.indices(image.shape[:2])
+    depth = np.hypot((column - x) / a, (row - y) / b)
+    distance = measure_distance(image, background)
+    areas = depth < INNER, depth > 1.06
+    within, beside = (cv2.mean(distance, area.view(np.uint8))[0] for area in areas)
+
+    red = image[..., 0].copy()
     small = cv2.resize(red, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-    kernel = int(max(ellipse[2:]) / 4) | 1
-    surroundings = cv2.resize(cv2.medianBlur(small, kernel), red.shape[::-1])
+    surroundings = cv2.medianBlur(small, int(max(a, b) / 4) | 1)
+    surroundings = cv2.resize(surroundings, red.shape[::-1])
     # in the dark a few grey levels are nothing but noise
-    light = np.maximum(surroundings, 16).astype(np.float32)
-    smooth = cv2.GaussianBlur(red, (3, 3), 0.6)
-    hole = cv2.subtract(surroundings, smooth) > MAX_HOLE * light
-    return np.count_nonzero(hole) > MIN_HOLE * hole.size
+    light = np.maximum(surroundings, 16)
+    hole = cv2.subtract(surroundings, cv2.GaussianBlur(red, (3, 3), 0.6)) > MAX_HOLE * light
+    reached = (~areas[0] | (distance < 0.2 * within)).view(np.uint8)
+    reached = cv2.copyMakeBorder(reached, 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=1)
+    cv2.floodFill(reached, None, (0, 0), 2)
+    num_dark = np.count_nonzero(hole & (reached[1:-1, 1:-1] < 2))
+    return beside > MAX_BESIDE * within or num_dark > MIN_HOLE * np.count_nonzero(areas[0])
 
 
 def is_red(image: np.ndarray) -> bool:

@@ -11,22 +11,6 @@ from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.errors import DrError
 
 
-class Mirrored:
-    """Photographs mirrored left to right, batch by batch."""
-
-    def __init__(self, images: np.ndarray | StoredCrops):
-        """Hold (n, height, width, 3) photographs."""
-        self.images = images
-
-    def __len__(self) -> int:
-        """Number of photographs."""
-        return len(self.images)
-
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """Return the mirror images of these rows."""
-        return self.images[rows][:, :, ::-1]
-
-
 class Batches(keras.utils.PyDataset):
     """Full batches for `fit` and `evaluate`, of any number of photographs.
 
@@ -43,11 +27,12 @@ class Batches(keras.utils.PyDataset):
 
     def __init__(
         self,
-        inputs: np.ndarray | StoredCrops | Mirrored,
+        inputs: np.ndarray | StoredCrops,
         targets: np.ndarray,
         batch_size: int,
         *,
         shuffle_seed: int | None = None,
+        is_mirrored: bool = False,
     ):
         """Keep references to the arrays, which stay on the host or on disk.
 
@@ -57,17 +42,17 @@ class Batches(keras.utils.PyDataset):
             targets: (n,) float32, 1 for referable; or (n,) int64 grades.
             batch_size: over all replicas.
             shuffle_seed: None keeps the order, for evaluation.
+            is_mirrored: give photographs mirrored left to right.
         """
         super().__init__()
         self.inputs = inputs
         self.targets = targets
         self.batch_size = batch_size
         self.shuffle_seed = shuffle_seed
+        self.is_mirrored = is_mirrored
         # of training: when each batch of the epoch was ready, monotonic [s]
         self.ready_s: list[float] = []
         self._error = None
-        if len(inputs) != len(targets):
-            raise ValueError(f"{len(inputs)} photographs have {len(targets)} targets")
         if batch_size < 1 or not len(self):
             raise DrError(
                 f"{len(inputs)} photographs make no batch of {batch_size}: a batch may have"
@@ -146,7 +131,8 @@ class Batches(keras.utils.PyDataset):
     def _take(self, rows: np.ndarray) -> np.ndarray:
         """Return the inputs of these rows; keep an error, because TensorFlow replaces it."""
         try:
-            return self.inputs[rows]
+            batch = self.inputs[rows]
+            return batch[:, :, ::-1] if self.is_mirrored else batch
         except ShardError as error:
             self._error = error
             raise

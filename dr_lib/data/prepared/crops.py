@@ -8,12 +8,12 @@ another version is a new record; which ones count, the folder's tables say.
 import hashlib
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -24,9 +24,7 @@ from dr_lib.data.prepared.folder import (
     check_files,
     format_table,
     parse_table,
-    read_listings,
-    select_records,
-    write_table,
+    read_records,
 )
 from dr_lib.data.prepared.workers import (
     DIED,
@@ -37,9 +35,11 @@ from dr_lib.data.prepared.workers import (
     read_content,
 )
 from dr_lib.errors import DrError
-from dr_lib.files import hash_file, replace
+from dr_lib.files import hash_file, replace, write_text
 
 SHARD_SIZE = 256  # photographs
+# what is kept in private of each file: length, time and path, and what these stand for
+STATED = ["image_id", "state", "content_id"]
 DEADLY = (
     "two processes died while they read it, of damage or for want of memory: repeat the command, or"
     " export it again"
@@ -57,12 +57,10 @@ def crop_photographs(
     out: Path,
     salt: bytes,
     workers: int | AbstractContextManager[Map],
+    made: Mapping[str, Any],
     *,
-    method: str,
-    size: int,
-    files: Mapping[str, str] = {},  # noqa: B006
-    known: Mapping[str, tuple[str, str]] = {},  # noqa: B006
-    reread: bool = False,
+    files: Mapping[str, str],
+    known: pd.DataFrame,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Crop the photographs that no shard has into further shards, by their image ids.
@@ -72,11 +70,10 @@ def crop_photographs(
         out: the folder of the shards.
         salt: of the pseudonyms.
         workers: of `map_over`.
-        method, size: of `crop.crop_fundus`.
+        made: of `describe_crops`.
         files: SHA-256 of the shards and listings that have to be as they are.
-        known: by image id what an earlier call returned: state and content_id. A file whose state
-            is the same is not read again.
-        reread: read all files again.
+        known: what earlier calls returned in the columns STATED; a file whose state is the same is
+            not read again.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier call.
 
@@ -91,36 +88,33 @@ def crop_photographs(
     """
     _drop_unfinished(out, files)
     shards = [path.name for path in list_own(out) if path.suffix == ".tfrecord"]
-    made = describe_crops(method, size)
-    listing = select_records(read_listings(out, shards), made)
+    listing = read_records(out, shards, made)
     listing = listing[listing["reason"] != DEADLY]  # tried again
     photographs = photographs.assign(state=photographs["image"].map(_describe_state))
-    listed = {*listing["image_id"]}
-    contents = {
-        one.image_id: _find_content(one, known, salt, reread)
-        for one in photographs.itertuples()
-        if one.image_id in listed
-    }
-    found = {*zip(listing["image_id"], listing["content_id"], strict=True)}
-    is_new = [(name, contents.get(name)) not in found for name in photographs["image_id"]]
+    photographs = photographs.merge(known, "left", on=STATED[:2])
+    is_listed = photographs["image_id"].isin(listing["image_id"])
+    unread = photographs["image"][is_listed & photographs["content_id"].isna()]
+    photographs.loc[unread.index, "content_id"] = [
+        _name_content(salt, read_content(path)) for path in unread
+    ]
+    there = pd.MultiIndex.from_frame(listing[KEY])
+    is_new = ~pd.MultiIndex.from_frame(photographs[KEY]).isin(there)
     rest = photographs[is_new].sort_values("image_id")
     num_done = len(photographs) - len(rest)
     progress(num_done, len(photographs))
-    number = 1 + max((int(name[6:-9]) for name in shards), default=-1)
+    number = int(shards[-1][6:-9]) + 1 if shards else 0
     tables = [listing]
-    crop = partial(crop_photograph, method=method, size=size)
+    crop = partial(crop_photograph, method=made["method"], size=made["size"])
     with map_over(workers if len(rest) else 0, _give_up) as map_photographs:
         items = zip(rest["row"], rest["image"], rest["image_id"], strict=True)
         results = _watch(map_photographs(crop, items), num_done, len(photographs), progress)
         for shard in range(number, number + math.ceil(len(rest) / SHARD_SIZE)):
             path = out / f"crops-{shard:05d}.tfrecord"
             tables.append(_write_shard(path, islice(results, SHARD_SIZE), salt, made))
-    for table in tables[1:]:
-        contents |= dict(zip(table["image_id"], table["content_id"], strict=True))
     # pandas warns of an empty table
     listing = pd.concat([table for table in tables if len(table)])
-    listing = listing.drop_duplicates(KEY, keep="last")
-    photographs["content_id"] = photographs["image_id"].map(contents)
+    contents = listing.drop_duplicates("image_id", keep="last").set_index("image_id")
+    photographs.loc[is_new, "content_id"] = rest["image_id"].map(contents["content_id"])
     shards = listing["shard"].unique().tolist()
     return photographs.merge(listing, on=KEY, validate="1:1"), shards
 
@@ -152,7 +146,7 @@ def _write_shard(shard: Path, results: Iterable, salt: bytes, made: dict) -> pd.
             rows.append(row)
     table = pd.DataFrame(rows).assign(**made).reindex(columns=LISTED)
     listing = shard.with_suffix(".csv")
-    write_table(listing, table.assign(sha256=_seal(shard, table)))
+    write_text(listing, format_table(table.assign(sha256=_seal(shard, table))))
     return parse_table(listing).assign(shard=shard.name)
 
 
@@ -172,7 +166,8 @@ def crop_files(
     Args:
         files: by their whole paths.
         folder: new, or of an earlier call.
-        method, size, workers, progress: of `crop_photographs`.
+        method, size: of `crop.crop_fundus`.
+        workers, progress: of `crop_photographs`.
 
     Returns:
         A row per file in their order: image, status, reason, and of a crop what `StoredCrops` reads
@@ -183,15 +178,21 @@ def crop_files(
         photographs = pd.DataFrame({"row": paths.index + 1, "image": paths})
         photographs["image_id"] = [pseudonym(salt, "image", path) for path in paths]
         table, _ = crop_photographs(
-            photographs, folder, salt, workers, method=method, size=size, progress=progress
+            photographs,
+            folder,
+            salt,
+            workers,
+            describe_crops(method, size),
+            files={},
+            known=pd.DataFrame(columns=STATED),
+            progress=progress,
         )
     return table
 
 
 def list_own(out: Path) -> list[Path]:
     """List the shards in a folder and their listings, whole or not; of a user's files none."""
-    own = re.compile(r"crops-\d{5,}\.(tfrecord|csv)(\.tmp)?")
-    return sorted(path for path in out.glob("crops-*") if own.fullmatch(path.name))
+    return sorted(out.glob(f"crops-{'[0-9]' * 5}.*"))
 
 
 def _drop_unfinished(out: Path, files: Mapping[str, str]) -> None:
@@ -229,16 +230,6 @@ def _describe_state(path: str) -> str:
     except OSError:
         return ""
     return f"{facts.st_size} {facts.st_mtime_ns} {os.path.abspath(path)}"
-
-
-def _find_content(
-    photograph, known: Mapping[str, tuple[str, str]], salt: bytes, reread: bool
-) -> str:
-    """Find the content_id of a photograph, by its state or by reading the file."""
-    state, content = known.get(photograph.image_id, ("", ""))
-    if photograph.state and photograph.state == state and not reread:
-        return content
-    return _name_content(salt, read_content(photograph.image))
 
 
 def _name_content(salt: bytes, sha256: str) -> str:

@@ -33,7 +33,8 @@ from dr_lib.schema import find_other_schema
 # of a record: pseudonyms of the file's name and of its content
 KEY = ["image_id", "content_id"]
 PLACE = [*KEY, "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
-LISTED = [*PLACE, "reason", "versions", "method", "size"]
+MADE = ["versions", "method", "size"]  # how: other records are others
+LISTED = [*PLACE, "reason", *MADE]
 TYPES = {
     **dict.fromkeys(["offset", "length"], "Int64"),
     **dict.fromkeys(["x", "y", "radius"], float),
@@ -58,15 +59,13 @@ def read_manifest(data_dir: Path) -> dict:
         command = write_command("prepare")
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with {command}")
     again = "delete the folder and prepare it again"
-    try:
+    fault = f"it is damaged or was altered: copy it again, or {again}"
+    with suppress(ValueError, AttributeError):
         content = path.read_bytes()
         manifest = json.loads(content)
-        fault = find_other_schema(manifest, again)
-        is_whole = bool(fault) or content == write_manifest(manifest)
-    except (ValueError, AttributeError):
-        is_whole = False
-    if not is_whole:
-        fault = f"it is damaged or was altered: copy it again, or {again}"
+        other = find_other_schema(manifest, again)
+        if other or content == write_manifest(manifest):
+            fault = other
     if fault:
         raise ShardError(f"{path}: {fault}")
     place_new(path.parent, manifest["files"])
@@ -154,10 +153,11 @@ class Prepared:
             command = write_command("split", data_dir)
             raise ShardError(f"no split table {split} in {data_dir}: write one with {command}")
         files = self.manifest["files"]
-        check_files(self.path, files, [name for name in files if name.endswith(".csv")])
-        shards = [name for name in files if name.endswith(".tfrecord")]
-        listing = read_listings(self.path, sorted(shards))
-        listing = select_records(listing, self.manifest["parameters"])
+        others = {*self.manifest["splits"]} - {split}
+        tables = [name for name in files if name.endswith(".csv") and name not in others]
+        check_files(self.path, files, tables)
+        shards = sorted(name for name in files if name.endswith(".tfrecord"))
+        listing = read_records(self.path, shards, self.manifest["parameters"])
         self.rejected = parse_table(self.path / REJECTIONS)
         table = parse_table(self.path / LABELS)
         table = table.merge(parse_table(self.path / split), on="image_id", validate="1:1")
@@ -266,7 +266,8 @@ class Prepared:
         table["dataset"] = f"{self.path.resolve().name}/" if layout == OWN else layout
         table["model"] = model
         table["model_version"] = version
-        write_table(path, table.astype({"grade": "Int64", "referable": "Int64"}))
+        table = table.astype({"grade": "Int64", "referable": "Int64"})
+        write_text(path, format_table(table))
 
 
 def count_statuses(statuses: pd.Series) -> dict[str, int]:
@@ -323,30 +324,18 @@ def format_table(table: pd.DataFrame) -> str:
     return table.to_csv(index=False, lineterminator="\n")
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a table of the prepared or private folder in one step."""
-    write_text(path, format_table(table))
-
-
-def read_table(data_dir: Path, name: str, files: Mapping[str, str]) -> pd.DataFrame:
-    """Read a table listed in the manifest; raise ShardError if it was altered."""
-    check_files(data_dir, files, [name])
-    return parse_table(data_dir / name)
-
-
-def read_listings(data_dir: Path, shards: Sequence[str]) -> pd.DataFrame:
-    """Read the listings of shards, with the shard's name."""
+def read_records(
+    data_dir: Path, shards: Sequence[str], parameters: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Read the listings of shards, with the shard's name: what was made as a manifest's parameters
+    say, the last of each KEY.
+    """
     tables = [pd.DataFrame(columns=[*LISTED, "shard"])] * (not shards)
     for shard in shards:
         tables.append(parse_table((data_dir / shard).with_suffix(".csv")).assign(shard=shard))
-    return pd.concat(tables)
-
-
-def select_records(listing: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
-    """Select the records that were made as a manifest's parameters say, the last of each KEY."""
-    names = ["versions", "method", "size"]
-    is_ours = (listing[names] == [parameters[name] for name in names]).all(axis=1)
-    return listing[is_ours].drop_duplicates(KEY, keep="last")
+    table = pd.concat(tables)
+    is_ours = (table[MADE] == [parameters[name] for name in MADE]).all(axis=1)
+    return table[is_ours].drop_duplicates(KEY, keep="last")
 
 
 def write_manifest(manifest: dict) -> bytes:

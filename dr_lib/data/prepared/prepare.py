@@ -14,7 +14,7 @@ from dr_lib.data.labels.privacy import check_apart, find_private, open_private, 
 from dr_lib.data.labels.schema import FACTS
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.data.prepared.crops import crop_photographs, describe_crops, list_own
+from dr_lib.data.prepared.crops import STATED, crop_photographs, describe_crops, list_own
 from dr_lib.data.prepared.folder import (
     COPIES,
     LABELS,
@@ -35,7 +35,7 @@ SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
 # columns of labels.csv
 LABELLED = "image_id content_id row patient_id eye grade referable official".split() + [*FACTS]
 # of names.csv in the private folder
-NAMED = ["image_id", "file", "patient", "row", "status", "content_id", "state"]
+NAMED = ["file", "patient", "row", "status", *STATED]
 
 
 def prepare(
@@ -69,7 +69,7 @@ def prepare(
         method: how the field of view is found, of `crop.crop_fundus`.
         size: side of the crops [px].
         scheme: of `splits.split_photographs`; default random, or as the folder was divided before.
-        reread: of `crops.crop_photographs`.
+        reread: read files again whose length, time and path have not changed.
         workers: of `workers.map_over`; default one process per core.
         sheet, columns: of `tables.read_labels`; columns also in one text.
         progress: of `crops.crop_photographs`.
@@ -96,17 +96,16 @@ def prepare(
     private = Path(private or find_private(out))
     keep = partial(_keep_private, private, out)
     is_sample = labels.layout == "sample"
+    made = describe_crops(method, size)
     with _open_folders(private, out, is_sample) as (salt, earlier):
         table, shards = crop_photographs(
             _name_photographs(labels.table, salt),
             out,
             salt,
             count_cpus() if workers is None else workers,
-            method=method,
-            size=size,
+            made,
             files=earlier["files"],
-            known=_read_known(private, out),
-            reread=reread,
+            known=_read_known(private, out)[: 0 if reread else None],
             progress=progress,
         )
         keep("names.csv", table[NAMED])
@@ -118,7 +117,6 @@ def prepare(
         if usable.empty:
             raise DrError(f"no photograph is usable: see the reasons in {listed}")
         reasons = rejected["reason"].replace(r"\d+", "...", regex=True)
-        made = describe_crops(method, size)
         manifest = {
             "schema": SCHEMA,
             "parameters": {**made, "layout": labels.layout, "salt_id": _name_salt(salt)},
@@ -153,8 +151,7 @@ def prepare(
 def _open_folders(private: Path, out: Path, is_sample: bool) -> Iterator[tuple[bytes, dict]]:
     """Lock both folders; yield the salt, and the manifest of before."""
     check_apart(private.absolute(), out.absolute())
-    ours = ("manifest.json", "crops-00000.csv", ".lock")
-    is_known = any((out / name).exists() for name in ours)
+    is_known = (out / "manifest.json").exists() or (out / ".lock").exists()
     if not is_known and not is_empty(out):
         raise DrError(f"{out} is not empty and was not prepared: choose another --out")
     with open_private(private, SAMPLE_SALT if is_sample else None) as salt:
@@ -220,25 +217,22 @@ def _find_copies(table: pd.DataFrame, keep: Keep) -> tuple[pd.DataFrame, list[st
     return both[["image_id", "image_id_2", "distance"]], said
 
 
-def _read_known(private: Path, out: Path) -> dict[str, tuple[str, str]]:
+def _read_known(private: Path, out: Path) -> pd.DataFrame:
     """Read from names.csv what an earlier call found in each file, see `crop_photographs`."""
     path = private / "names.csv"
     if not path.exists():
-        return {}
+        return pd.DataFrame(columns=STATED)
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    table = table[table["data_dir"] == str(out.absolute())]
-    found = zip(table["state"], table["content_id"], strict=True)
-    return dict(zip(table["image_id"], found, strict=True))
+    return table.loc[table["data_dir"] == str(out.absolute()), STATED]
 
 
 def _keep_private(private: Path, out: Path, name: str, rows: pd.DataFrame) -> Path:
     """Add rows that name files to a private table, keeping the rows of other prepared folders."""
     path = private / name
     data_dir = str(out.absolute())
-    rows = rows.astype(str).assign(data_dir=data_dir)
-    names = rows.columns.intersection(["image", "image_2", "file", "patient"])
     # a cell that begins so is computed when a spreadsheet opens it
-    rows[names] = rows[names].replace(r"^([=+\-@\t\r])", r"'\1", regex=True)
+    rows = rows.astype(str).replace(r"^([=+\-@\t\r])", r"'\1", regex=True)
+    rows["data_dir"] = data_dir
     if path.exists():
         earlier = pd.read_csv(path, dtype=str, keep_default_na=False)
         rows = pd.concat([earlier[earlier["data_dir"] != data_dir], rows])

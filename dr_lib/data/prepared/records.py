@@ -5,7 +5,8 @@ protobuf.dev/programming-guides/encoding for the protocol buffers.
 """
 
 import struct
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from dr_lib.errors import DrError
 
@@ -16,47 +17,40 @@ class ShardError(DrError):
     """A part of a prepared folder is missing, cut short, altered or of unknown origin."""
 
 
-class Record(NamedTuple):
-    """One cropped photograph; no field names a file or a person or depends on labels."""
+def make_record(
+    encoded: bytes,
+    size: int,
+    listed: Mapping[str, Any],
+    labels: Mapping[str, Feature] = {},  # noqa: B006
+) -> bytes:
+    """Make the record of a crop, a tf.train.Example with its keys in sorted order, in the framing
+    of TFRecord: length, masked CRC, payload, masked CRC.
 
-    encoded: bytes  # JPEG of the crop
-    image_id: str  # HMAC-SHA256, hexadecimal
-    size: int  # side of the crop [px]
-    x: float  # centre and radius of the field of view, in pixels of the whole photograph
-    y: float
-    radius: float
-    status: str  # status of the crop, as dr_lib.data.photograph.crop.Crop gives it
-    perceptual_hash: bytes  # 32 bytes, which a copy nearly shares
-
-
-def to_example(record: Record, labels: dict[str, Feature] | None = None) -> bytes:
-    """Serialise a record as the protocol buffer tf.train.Example, keys in sorted order.
+    No feature names a file or a person or, without `labels`, depends on them.
 
     Args:
-        record: the cropped photograph.
-        labels: further features of one value each, by key; texts in UTF-8.
+        encoded: JPEG of the crop.
+        size: side of the crop [px].
+        listed: of its listing image_id, status, x, y, radius and perceptual_hash.
+        labels: further features of one value each; texts in UTF-8.
     """
     features: dict[str, Feature] = {
-        "fundus/radius": float(record.radius),
-        "fundus/status": record.status.encode(),
-        "fundus/x": float(record.x),
-        "fundus/y": float(record.y),
-        "image/encoded": record.encoded,
+        "fundus/radius": float(listed["radius"]),
+        "fundus/status": listed["status"].encode(),
+        "fundus/x": float(listed["x"]),
+        "fundus/y": float(listed["y"]),
+        "image/encoded": encoded,
         "image/format": b"jpeg",
-        "image/height": record.size,
-        "image/id": record.image_id.encode(),
-        "image/perceptual_hash": record.perceptual_hash,
-        "image/width": record.size,
+        "image/height": size,
+        "image/id": listed["image_id"].encode(),
+        "image/perceptual_hash": bytes.fromhex(listed["perceptual_hash"]),
+        "image/width": size,
+        **labels,
     }
-    features.update(labels or {})
     pairs = (
         _field(1, key.encode()) + _field(2, _feature(features[key])) for key in sorted(features)
     )
-    return _field(1, b"".join(_field(1, pair) for pair in pairs))
-
-
-def frame(payload: bytes) -> bytes:
-    """Wrap a payload in TFRecord framing: length, masked CRC, payload, masked CRC."""
+    payload = _field(1, b"".join(_field(1, pair) for pair in pairs))
     length = struct.pack("<Q", len(payload))
     return b"".join((length, _masked_crc(length), payload, _masked_crc(payload)))
 

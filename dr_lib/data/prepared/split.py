@@ -1,6 +1,7 @@
 """Split a prepared folder again, in seconds: only tables are written, no shard is opened."""
 
 import hashlib
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,10 +24,9 @@ from dr_lib.data.prepared.folder import (
     parse_table,
     place_new,
     read_manifest,
-    read_table,
     write_manifest,
 )
-from dr_lib.data.prepared.records import Record, ShardError, frame, to_example
+from dr_lib.data.prepared.records import ShardError, make_record
 from dr_lib.files import is_empty, lock, write_bytes
 
 LOCK_WAIT_S = 60.0
@@ -48,36 +48,30 @@ def split(
         data_dir: the folder.
         scheme, seed, folds: of `splits.split_photographs`; by default those that split.csv was
             drawn with.
-        out: name of the split table, which lies in the folder. Folds are written to
-            split-1-of-5.csv and so on.
+        out: name of the split table, which lies in the folder: split-NAME.csv. Folds are written
+            to split-1-of-5.csv and so on.
 
     Returns:
         The paths of the split tables.
 
     Raises:
-        LabelTableError: the photographs cannot be divided like this, or the name is another
-            table's.
+        LabelTableError: the photographs cannot be divided like this, or the name is no split's.
         ShardError: the folder is not prepared, was altered, or another process is at work on it.
     """
+    if not re.fullmatch(r"split[\w-]*\.csv", out):
+        raise LabelTableError(
+            f"{out} cannot name a split table: choose a name such as split-1.csv, without a folder"
+        )
     data_dir = Path(data_dir).resolve()
     read_manifest(data_dir)
     with lock_folder(data_dir):
         manifest = read_manifest(data_dir)
-        path = data_dir / out
-        is_new = not path.exists() and not path.name.startswith("crops")
-        is_one = path.parent == data_dir and path.suffix == ".csv"
-        if not is_one or not (is_new or path.name in manifest["splits"]):
-            raise LabelTableError(
-                f"{out} cannot name a split table: choose a new name such as split-1.csv, without"
-                " a folder"
-            )
-        tables = {
-            name: read_table(data_dir, name, manifest["files"]) for name in (LABELS, COPIES)
-        }
-        paths, _ = write_split(
-            data_dir, manifest, tables, path.name, scheme=scheme, seed=seed, folds=folds
+        check_files(data_dir, manifest["files"], [LABELS, COPIES])
+        tables = {name: parse_table(data_dir / name) for name in (LABELS, COPIES)}
+        names, _ = write_split(
+            data_dir, manifest, tables, out, scheme=scheme, seed=seed, folds=folds
         )
-        return paths
+    return [data_dir / name for name in names]
 
 
 def lock_folder(data_dir: Path) -> TextIO:
@@ -103,7 +97,7 @@ def write_split(
     scheme: str | None = None,
     seed: int | None = None,
     folds: int = 5,
-) -> tuple[list[Path], int]:
+) -> tuple[list[str], int]:
     """Split the labelled photographs of a folder; write its tables and, last, the manifest.
 
     Nothing is written if they cannot be divided. Without a seed, whoever was in split.csv since it
@@ -118,10 +112,16 @@ def write_split(
         scheme, seed, folds: of `split`.
 
     Returns:
-        The paths of the split tables, and how many patients changed sides.
+        The names of the split tables, and how many patients changed sides.
     """
     written = {name: format_table(table).encode() for name, table in tables.items()}
-    splits = _keep_splits(data_dir, manifest, written)
+    # other splits than split.csv are of these labels and copies alone
+    is_same = _hash(written).items() <= manifest["files"].items()
+    splits = {
+        name: facts
+        for name, facts in manifest["splits"].items()
+        if (is_same or name == SPLIT) and (data_dir / name).is_file()
+    }
     earlier = splits.get(SPLIT, {"scheme": "random", "seed": 0})
     kept = {}
     if out == SPLIT in splits and seed is None and scheme in (None, earlier["scheme"]):
@@ -134,11 +134,9 @@ def write_split(
     if scheme == "folds":
         names = [f"{Path(out).stem}-{number}-of-{folds}.csv" for number in range(1, folds + 1)]
     labels = tables[LABELS]
-    places = pd.Series(range(len(labels)), labels["image_id"])
-    pairs = [places[tables[COPIES][name]] for name in ("image_id", "image_id_2")]
-    divided = split_photographs(
-        labels, np.column_stack(pairs), scheme=scheme, seed=seed, folds=folds, kept=kept
-    )
+    places = dict(zip(labels["image_id"], range(len(labels)), strict=True))
+    pairs = tables[COPIES][["image_id", "image_id_2"]].map(places.get).to_numpy(int)
+    divided = split_photographs(labels, pairs, scheme=scheme, seed=seed, folds=folds, kept=kept)
     for name, table in zip(names, divided, strict=True):
         written[name] = format_table(table).encode()
         used = labels.merge(table[table["split"] != EXCLUDED], on="image_id")
@@ -152,31 +150,21 @@ def write_split(
         table = pd.DataFrame(sorted(kept.items()), columns=["id", "split"])
         written[KEPT] = format_table(table).encode()
     stale = manifest["splits"].keys() - splits.keys()
-    files = {name: sha256 for name, sha256 in manifest["files"].items() if name not in stale}
+    files = manifest["files"] | _hash(written)
     for name, content in written.items():
         write_bytes(data_dir / f"{name}{NEW}", content)
-        files[name] = hashlib.sha256(content).hexdigest()
+    for name in stale:  # a kill behind it leaves what `verify` names and the next call forgets
+        (data_dir / name).unlink(missing_ok=True)
+        del files[name]
     content = manifest | {"files": dict(sorted(files.items())), "splits": splits}
     write_bytes(data_dir / "manifest.json", write_manifest(content))
-    for name in stale:
-        (data_dir / name).unlink(missing_ok=True)
     place_new(data_dir, files)
-    return [data_dir / name for name in names], num_moved
+    return names, num_moved
 
 
-def _keep_splits(data_dir: Path, manifest: dict, written: Mapping[str, bytes]) -> dict:
-    """Keep the split tables that are there: others than split.csv only while labels and copies are
-    as they were.
-    """
-    is_same = all(
-        manifest["files"].get(name) == hashlib.sha256(written[name]).hexdigest()
-        for name in (LABELS, COPIES)
-    )
-    return {
-        name: facts
-        for name, facts in manifest["splits"].items()
-        if (is_same or name == SPLIT) and (data_dir / name).is_file()
-    }
+def _hash(written: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 of files by their names."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in written.items()}
 
 
 def _count(used: pd.DataFrame) -> dict:
@@ -195,8 +183,8 @@ def _count(used: pd.DataFrame) -> dict:
 def export_records(data_dir: Path, out: Path, split: str = SPLIT) -> list[Path]:
     """Write labelled TFRecord shards for other tools: train-00000-of-00004.tfrecord etc.
 
-    Each Example holds the features of `records.to_example`, and image/class/label (the grade, 0-4),
-    image/referable (0 or 1), patient/id and eye.
+    Each Example holds the features of `records.make_record`, and image/class/label (the grade,
+    0-4), image/referable (0 or 1), patient/id and eye.
 
     Args:
         data_dir: a prepared folder.
@@ -227,27 +215,13 @@ def export_records(data_dir: Path, out: Path, split: str = SPLIT) -> list[Path]:
             paths.append(out / f"{side}-{index:05d}-of-{number:05d}.tfrecord")
             with (writing / paths[-1].name).open("wb") as file:
                 for row in rows.loc[places].itertuples():
-                    file.write(_label_record(crops.read_jpeg(row.Index), row, prepared.size))
+                    labels = {
+                        "image/class/label": row.grade,
+                        "image/referable": row.referable,
+                        "patient/id": row.patient_id.encode(),
+                        "eye": row.eye.encode(),
+                    }
+                    encoded = crops.read_jpeg(row.Index)
+                    file.write(make_record(encoded, prepared.size, row._asdict(), labels))
     writing.replace(out)
     return paths
-
-
-def _label_record(encoded: bytes, row, size: int) -> bytes:
-    """Make the framed record of a photograph with its labels."""
-    record = Record(
-        encoded,
-        row.image_id,
-        size,
-        row.x,
-        row.y,
-        row.radius,
-        row.status,
-        bytes.fromhex(row.perceptual_hash),
-    )
-    labels = {
-        "image/class/label": row.grade,
-        "image/referable": row.referable,
-        "patient/id": row.patient_id.encode(),
-        "eye": row.eye.encode(),
-    }
-    return frame(to_example(record, labels))

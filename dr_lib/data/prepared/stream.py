@@ -12,7 +12,7 @@ from dr_lib.hardware.cpus import count_cpus
 
 
 class StoredCrops:
-    """Crops of a prepared folder, indexed by row numbers like an array; a row costs 20 bytes.
+    """Crops of a prepared folder, indexed by row numbers like an array; a row costs 150 bytes.
 
     Threads, not processes: decoders release Python's lock, so threads need less CPU time than
     processes, which send every pixel back, and neither time to start nor memory of their own.
@@ -20,11 +20,11 @@ class StoredCrops:
 
     def __init__(self, data_dir: Path, photographs: pd.DataFrame, image_size: int):
         """Store where the crops are; see `Prepared.open_crops`."""
-        numbers, names = pd.factorize(photographs["shard"])
-        self.paths = [Path(data_dir) / name for name in names]
-        self._shards = numbers.astype(np.int32)
-        self._offsets = photographs["offset"].to_numpy(np.int64)
-        self._lengths = photographs["length"].to_numpy(np.int64)
+        self.paths = [Path(data_dir, name) for name in photographs["shard"].unique()]
+        paths = photographs["shard"].map({path.name: path for path in self.paths})
+        self._places = list(
+            zip(paths, photographs["offset"], photographs["length"], strict=True)
+        )
         self._num_threads = count_cpus()
         # starts a thread when there is work for it
         self._pool = ThreadPoolExecutor(self._num_threads)
@@ -49,15 +49,15 @@ class StoredCrops:
 
     def read_jpeg(self, row: int) -> bytes:
         """Read a crop's JPEG; each read opens the shard, so that threads share nothing."""
-        path = self.paths[self._shards[row]]
+        path, offset, length = self._places[row]
         try:
             with path.open("rb", buffering=0) as file:
-                file.seek(self._offsets[row])
-                encoded = file.read(self._lengths[row])
+                file.seek(offset)
+                encoded = file.read(length)
         except OSError as error:
             raise ShardError(
                 f"{path.name}: can no longer be read ({error.strerror})"
             ) from error
-        if len(encoded) < self._lengths[row]:
+        if len(encoded) < length:
             raise ShardError(f"{path.name}: was cut short after it was opened")
         return encoded

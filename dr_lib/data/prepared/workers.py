@@ -29,7 +29,7 @@ from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.decode import read_file
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import encode_jpeg
-from dr_lib.data.prepared.records import Record, frame, to_example
+from dr_lib.data.prepared.records import make_record
 from dr_lib.errors import DrError
 
 # of the crop and its record: raise it with every change of their bytes or of what is rejected
@@ -75,7 +75,7 @@ def crop_photograph(
         size: side of the crop [px].
 
     Returns:
-        The framed record, empty where there is no crop, and what its listing says: offset in that
+        The record, empty where there is no crop, and what its listing says: offset in that
         record, content_id the SHA-256 of the file; empty where it cannot be read.
 
     Raises:
@@ -98,17 +98,14 @@ def crop_photograph(
             ) from error
         return b"", listed | {"reason": str(error)}
     encoded = encode_jpeg(crop.image)
-    digest = perceptual_hash(encoded)
-    record = Record(encoded, image_id, size, *crop.circle, crop.status, digest)
-    framed = frame(to_example(record))
-    return framed, {
-        **listed,
-        "offset": framed.index(encoded),
+    listed |= {
         "length": len(encoded),
         "status": crop.status,
         **crop.circle._asdict(),
-        "perceptual_hash": digest.hex(),
+        "perceptual_hash": perceptual_hash(encoded).hex(),
     }
+    record = make_record(encoded, size, listed)
+    return record, {**listed, "offset": record.index(encoded)}
 
 
 def read_content(path: str) -> str:

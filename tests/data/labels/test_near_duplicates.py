@@ -34,18 +34,10 @@ def turn(image: np.ndarray) -> np.ndarray:
     return cv2.warpAffine(image, matrix, (width, height), flags=cv2.INTER_CUBIC)
 
 
-def cut(image: np.ndarray) -> np.ndarray:
-    """The photograph without a border."""
-    border = len(image) // 50
-    return image[border:-border, border:-border]
-
-
 COPIES = {  # never the fellow eye, which a mirrored photograph is like
     "half the size": lambda image: save(
         cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     ),
-    "much darker": lambda image: save(recolour(image, 0.4)),
-    "cut": lambda image: save(cut(image)),
     "turned by 1 degree": lambda image: save(turn(image)),
     "mirrored": lambda image: save(np.fliplr(image), 50),
     "turned by 90 degrees": lambda image: save(np.rot90(image), 50),

@@ -93,8 +93,8 @@ def test_pixels_are_those_of_opencv():
             flags = getattr(cv2, f"IMREAD_REDUCED_GRAYSCALE_{reduction}", 0)
             buffer = np.frombuffer(encoded, np.uint8)
             expected = cv2.imdecode(buffer, flags | cv2.IMREAD_COLOR_RGB)
-            image, is_damaged = decode(open_picture(encoded), reduction)
-            assert not is_damaged and (image == expected).all()
+            image, flags = decode(open_picture(encoded), reduction)
+            assert not flags and (image == expected).all()
 
 
 EMPTY = zlib.compress(b"")
@@ -204,12 +204,8 @@ def crop_alone(path) -> tuple[str, float]:
 
 def make_bombs() -> dict[str, bytes]:
     """PNGs that OpenCV alone would make room for, or unpack."""
-    pack = zlib.compressobj(9, zlib.DEFLATED, -15)
-    # may be repeated
-    rows = pack.compress(bytes(100 * (1 + 20_000 * 3))) + pack.flush(zlib.Z_FULL_FLUSH)
     before, _, after = PNG.partition(b"IDAT")
     return {
-        "20,000 x 20,000 px": make_png(20_000, 20_000, b"\x78\xda" + 200 * rows + pack.flush()),
         "pixels without end": make_png(64, 48, zlib.compress(bytes(300_000_000), 9)),
         "2 GB": before[:-4] + struct.pack(">I", 2 * 10**9) + b"IDAT" + after,
     }
@@ -217,8 +213,8 @@ def make_bombs() -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_a_small_png_takes_no_memory(tmp_path):
-    """A picture of 1.2 MB that is all there, a chunk that claims 2 GB, and 300 MB that are no
-    pixels: as much as Python and the imports take, and 50 MB.
+    """A chunk that claims 2 GB, and 300 MB that are no pixels: as much as Python and the imports
+    take, and 50 MB.
     """
     (tmp_path / "eye.png").write_bytes(b"")
     _, imports_mb = crop_alone(tmp_path / "eye.png")

@@ -2,6 +2,7 @@
 
 import io
 import struct
+from importlib.util import find_spec
 
 import cv2
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.decode import load_reader
 from dr_lib.data.photograph.errors import UnreadableImageError
 from tests.data.photograph.pictures import (
     GREY,
@@ -61,6 +63,11 @@ FILES |= {
     "webp, transparent": to_file(RGBA, ".webp", quality=95),
     "gif": to_file(PALETTE, ".gif"),
 }
+TURNED = [".jpg", ".png", ".tif", ".webp"]
+if find_spec("pillow_heif"):
+    load_reader("heic")
+    FILES["heic"] = to_file(PICTURE, ".heic", quality=95)
+    TURNED.append(".heic")
 
 
 def decode_with_pillow(encoded: bytes) -> np.ndarray:
@@ -83,13 +90,13 @@ def test_circle_and_colours_are_those_of_pillow(kind):
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("suffix", [".jpg", ".png", ".tif", ".webp"])
+@pytest.mark.parametrize("suffix", TURNED)
 def test_exif_orientation_is_applied(orientation, suffix):
     """Whatever the orientation tag, circle and crop are those of the picture that Pillow turned
     upright.
     """
     turned = draw_fov(640, 480, 260.0, 230.0, 150.0)
-    stored = to_file(turned, suffix, exif=make_exif(orientation), quality=95)
+    stored = to_file(turned, suffix, exif=make_exif(orientation).tobytes(), quality=95)
     crop = crop_fundus(stored)
     expected = crop_fundus(to_file(decode_with_pillow(stored)))
     assert error(crop.circle, *expected.circle) < 0.002

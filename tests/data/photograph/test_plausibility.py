@@ -77,6 +77,19 @@ def test_a_hole_is_doubtful():
     assert fov.flags == {"doubtful"} and fov[:3] == pytest.approx((320, 240, 200), abs=1)
 
 
+def test_what_a_mask_cuts_off_is_no_hole():
+    """Its black reaches in from outside."""
+    image = draw_fov()
+    image[:150, :260] = 0
+    assert find_fov(image).flags == set()
+
+
+def test_one_disc_of_several_is_doubtful():
+    """As where both eyes of a person are in one picture."""
+    eyes = [draw_fov(320, 300, x, 150.0, 130.0) for x in (160.0, 150.0)]
+    assert find_fov(np.hstack(eyes)).flags == {"doubtful"}
+
+
 def test_a_background_that_jumps_is_doubtful():
     """From a row on all is brighter, as behind damage that a JPEG's decoder does not notice; a
     background that is brighter on one side is none.

@@ -1,11 +1,14 @@
 """Batches: what Keras sees is every photograph once an epoch, in an order of our choosing."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.photograph.pixels import decode_jpeg
+from dr_lib.data.prepared import stream
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.records import ShardError
@@ -79,34 +82,41 @@ def test_evaluation_counts_every_photograph_once(number, batch_size):
     assert logs["auc"] == pytest.approx(roc_auc_score(targets, scores), abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "targets", "batch_size", "words"),
-    [
-        (3, 3, 0, "make no batch of 0"),
-        (7, 7, 8, "make no batch of 8: a batch may have 7 at most"),
-    ],
-)
-def test_refuses_what_makes_no_batches(inputs, targets, batch_size, words):
+@pytest.mark.parametrize("batch_size", [0, 8])
+def test_refuses_what_makes_no_batches(batch_size):
     """A batch of none, or one larger than the set, is an error before training."""
-    with pytest.raises((ValueError, DrError), match=words):
-        Batches(np.zeros(inputs), np.zeros(targets), batch_size, shuffle_seed=0)
+    with pytest.raises(DrError, match=f"no batch of {batch_size}: a batch may have 7 at most"):
+        Batches(np.zeros(7), np.zeros(7), batch_size, shuffle_seed=0)
 
 
-def test_loads_uint8_photographs_with_their_labels(small_sample):
-    """Pixels stay uint8, are the records' own, and lie in the order of the image ids beside
-    their labels.
+@pytest.mark.parametrize("num_threads", [0, 1, 3])
+def test_loads_uint8_photographs_with_their_labels(small_sample, num_threads, monkeypatch):
+    """In memory, or streamed by any number of threads: pixels stay uint8, are the records' own, and
+    lie in the order of the image ids beside their labels.
     """
+    monkeypatch.setattr(stream, "count_cpus", lambda: num_threads or 1)
     prepared = Prepared(small_sample)
     stored = read_jpegs(small_sample)
     assert len(prepared.photographs) == 32
     for side, rows in prepared.photographs.groupby("split"):
-        photographs = prepared.load(side)
+        photographs = prepared.load(side, stream=num_threads > 0)
         assert photographs.image_id.tolist() == sorted(rows["image_id"])
         assert photographs.grade.tolist() == rows["grade"].tolist()
         assert (photographs.referable == (photographs.grade >= 2)).all()
-        crops = [decode_jpeg(stored[image_id]) for image_id in photographs.image_id]
-        assert photographs.images.dtype == np.uint8 and (photographs.images == crops).all()
+        order = np.random.default_rng(0).permutation(len(rows))
+        images = photographs.images[order]
+        crops = [decode_jpeg(stored[image_id]) for image_id in photographs.image_id[order]]
+        assert images.dtype == np.uint8 and (images == crops).all()
     assert prepared.load("train", 64).images.shape[1:] == (64, 64, 3)
+
+
+def test_a_shard_that_was_cut_is_an_error(small_sample, tmp_path):
+    """Where it happens while the training runs; `test_folder` damages shards before."""
+    folder = shutil.copytree(small_sample, tmp_path / "records")
+    images = Prepared(folder).load("train", 64, stream=True).images
+    next(folder.glob("*.tfrecord")).write_bytes(b"")
+    with pytest.raises(ShardError, match="was cut short"):
+        images[:1]
 
 
 def test_refuses_a_size_above_the_stored_one(small_sample):

@@ -56,7 +56,7 @@ def test_every_damage_is_named(whole, tmp_path, damage):
         assert [file for file in files if file in str(caught.value)] == [name]
         with pytest.raises(ShardError):
             for side in ("train", "validation", "test"):
-                Prepared(folder).load(side, 32)
+                Prepared(folder).load(side, 32, stream=True)
         (folder / name).write_bytes(content)
     assert len(files) == 11 and verify(folder)
 
@@ -90,13 +90,13 @@ def test_a_missing_or_damaged_manifest_says_to_prepare(tmp_path, content):
 def test_a_split_is_found_by_its_hash(whole, tmp_path):
     """By which a model knows it; a table that `split` did not write is none."""
     folder = shutil.copytree(whole, tmp_path / "copy")
-    split(folder, seed=5, out="mine.csv")
-    found = Prepared(folder, "mine.csv").describe()
-    assert find_split(folder, found["split_sha256"]) == "mine.csv"
+    split(folder, seed=5, out="split-mine.csv")
+    found = Prepared(folder, "split-mine.csv").describe()
+    assert find_split(folder, found["split_sha256"]) == "split-mine.csv"
     assert find_split(folder, "0" * 64) == "split.csv"
-    shutil.copy(folder / "mine.csv", folder / "own.csv")
-    with pytest.raises(ShardError, match="no split table own.csv"):
-        Prepared(folder, "own.csv")
+    shutil.copy(folder / "split-mine.csv", folder / "split-own.csv")
+    with pytest.raises(ShardError, match="no split table split-own.csv"):
+        Prepared(folder, "split-own.csv")
 
 
 def test_a_folder_s_name_makes_no_public_data_set(whole, tmp_path):

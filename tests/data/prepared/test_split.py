@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -65,27 +66,46 @@ def test_a_split_overwrites_no_other_table(folder, out):
     assert verify(folder)
 
 
-def test_tensorflow_reads_labelled_records(folder, tmp_path):
-    """Every photograph of the split, under its side, with grade, referable, patient and the crop's
-    own bytes.
+def test_records_are_those_that_tensorflow_would_write(folder, tmp_path):
+    """Byte for byte; every photograph of the split, under its side, with grade, referable, patient
+    and the crop's own bytes.
     """
     import tensorflow as tf
 
     paths = export_records(folder, tmp_path / "records")
     table = Prepared(folder).photographs.set_index("image_id")
     stored = read_jpegs(folder)
-    found = {}
+    num_found = 0
     for path in paths:
-        for content in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            features = tf.train.Example.FromString(content).features.feature
-            row = table.loc[features["image/id"].bytes_list.value[0].decode()]
-            assert path.name == f"{row['split']}-00000-of-00001.tfrecord"
-            assert features["image/encoded"].bytes_list.value[0] == stored[row.name]
-            assert features["patient/id"].bytes_list.value[0].decode() == row["patient_id"]
-            assert features["image/class/label"].int64_list.value[0] == row["grade"]
-            assert features["image/referable"].int64_list.value[0] == row["referable"]
-            found[row.name] = path
-    assert found.keys() == {*table.index}
+        with tf.io.TFRecordWriter(str(tmp_path / "by_tensorflow")) as writer:
+            for content in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+                example = tf.train.Example.FromString(content)
+                writer.write(example.SerializeToString(deterministic=True))
+                found = {
+                    key: getattr(feature, feature.WhichOneof("kind")).value[0]
+                    for key, feature in example.features.feature.items()
+                }
+                name = found.pop("image/id").decode()
+                row = table.loc[name]
+                assert found == {
+                    "image/encoded": stored[name],
+                    "image/format": b"jpeg",
+                    "image/perceptual_hash": bytes.fromhex(row["perceptual_hash"]),
+                    "image/height": 299,
+                    "image/width": 299,
+                    "image/class/label": row["grade"],
+                    "image/referable": row["grade"] >= 2,
+                    "patient/id": row["patient_id"].encode(),
+                    "eye": row["eye"].encode(),
+                    "fundus/status": row["status"].encode(),
+                    "fundus/x": np.float32(row["x"]),
+                    "fundus/y": np.float32(row["y"]),
+                    "fundus/radius": np.float32(row["radius"]),
+                }
+                assert path.name == f"{row['split']}-00000-of-00001.tfrecord"
+                num_found += 1
+        assert path.read_bytes() == (tmp_path / "by_tensorflow").read_bytes()
+    assert num_found == len(table)
     with pytest.raises(LabelTableError, match="not empty"):
         export_records(folder, tmp_path / "records")
 
