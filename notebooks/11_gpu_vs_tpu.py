@@ -85,13 +85,11 @@ setup.set_up(root, "11_gpu_vs_tpu", "statsmodels")
 # machine next to them. Without any rows, the figure shows only the paper.
 
 # %%
-
 from dr_lib import Page, open_rows
 from dr_lib.claims.claims import list_printed
 from dr_lib.claims.papers import PAPERS
 
-# rows of the paper's task, else of grades: a mean over both would be the mean of nothing
-rows = open_rows(
+selection = open_rows(
     PAPERS["A"],
     runs,
     root,
@@ -99,13 +97,11 @@ rows = open_rows(
     pool=pool,
     only=only,
     exclude=exclude,
+    lang=lang,
 )
-selection = rows.selection
 finished = selection.finished
 page = Page(out, lang)
-print(f"{len(rows.table)} rows, {len(finished)} finished, {len(selection.timed)} timed")
-if rows.num_others:
-    print(f"{rows.num_others} rows of the other task: give a folder that holds only those rows")
+print(f"{len(finished)} runs finished, {len(selection.timed)} timed")
 
 # %% [markdown]
 # Figure 1 and the intervals come from these rows, one per run.

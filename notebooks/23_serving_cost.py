@@ -96,7 +96,7 @@ from dr_lib.claims.papers import PAPERS
 from dr_lib.claims.verdicts import judge_claims
 
 default = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"
-rows = open_rows(
+selection = open_rows(
     PAPERS["B"],
     runs,
     root,
@@ -104,14 +104,14 @@ rows = open_rows(
     pool=pool,
     only=only,
     exclude=exclude,
+    lang=lang,
 )
 printed = list_printed("B") if published else None
-selection = rows.selection
 timed = selection.timed
 timed = timed.dropna(subset=["predict_ms"]) if "predict_ms" in timed else timed[:0]
 page = Page(out, lang)
 say = page.say
-print(f"{len(rows.table)} runs, {len(timed)} load tests timed")
+print(f"{len(selection.finished)} runs finished, {len(timed)} load tests timed")
 
 # %% tags=["title"]
 page.title("What does a prediction cost?", PAPERS["B"] if published else None, selection)

@@ -102,11 +102,19 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     runs = "papermill_runs/scenarios_demo"
-rows = open_rows(PAPERS["C"], runs, root, default=runs, pool=pool, only=only, exclude=exclude)
-if rows.table.empty:
+selection = open_rows(
+    PAPERS["C"],
+    runs,
+    root,
+    default=runs,
+    pool=pool,
+    only=only,
+    exclude=exclude,
+    lang=lang,
+)
+if selection.finished.empty and selection.excluded.empty:
     command = write_lasting_command("run", "papermill_runs/scenarios_small.yaml")
     raise SystemExit(f"no rows of notebook 30 below the folders: {command} makes them")
-selection = rows.selection
 if selection.finished.empty:
     raise SystemExit("no run has finished: see the errors in the rows")
 if selection.timed.empty:

@@ -85,7 +85,7 @@ setup.set_up(root, "41_cuda_vs_keras")
 from dr_lib import Page, open_rows
 from dr_lib.claims.papers import PAPERS
 
-rows = open_rows(
+selection = open_rows(
     PAPERS["D"],
     runs,
     root,
@@ -93,11 +93,11 @@ rows = open_rows(
     pool=pool,
     only=only,
     exclude=exclude,
+    lang=lang,
 )
-selection = rows.selection
 timed = selection.timed
 page = Page(out, lang)
-print(f"{len(rows.table)} rows, {len(timed)} of them timed")
+print(f"{len(selection.finished)} runs finished, {len(timed)} timed")
 
 # %%
 timed.filter(["implementation", "batch_size", "repetition", "epoch", "train_s", "accuracy"])

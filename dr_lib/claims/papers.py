@@ -10,7 +10,6 @@ PAPERS = {
         ("10_train",),
         ("gpu_vs_tpu", "gpu_vs_tpu_memory"),
         may_differ=("mode", "batch_size_of", "step_size"),
-        task="referable",
     ),
     "B": Paper(
         "Camargo et al.",

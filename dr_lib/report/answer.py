@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.numbers import write_days, write_span
+from dr_lib.numbers import write_days
 from dr_lib.report.figures import is_paper_work
 from dr_lib.report.groups import Selection
 from dr_lib.report.means import write_times
-from dr_lib.report.style import choose_words, translate
+from dr_lib.report.style import choose_words, write_scoped
 from dr_lib.statistics.equivalence import is_equivalent
 from dr_lib.statistics.intervals import Interval, has_learned
 
@@ -44,14 +44,11 @@ class Answer(NamedTuple):
         parts = [f'<p class="say">{escape(self.sentence)}</p>']
         numbers = ""
         for number in self.numbers:
-            numbers += f"<div><h3>{escape(number.heading)}</h3>{number.picture}"
-            if number.text:
-                bounds = f"<small>{escape(number.bounds)}</small>"
-                numbers += f'<div class="big">{escape(number.text)} {bounds}</div>'
-            numbers += f"<p>{escape(number.note)}</p></div>"
-        if numbers:
-            parts.append(f'<div class="two">{numbers}</div>')
-        parts.append(figure)
+            bounds = f"<small>{escape(number.bounds)}</small>"
+            big = f'<div class="big">{escape(number.text)} {bounds}</div>' * bool(number.text)
+            heading = f"<h3>{escape(number.heading)}</h3>"
+            numbers += f"<div>{heading}{number.picture}{big}<p>{escape(number.note)}</p></div>"
+        parts += [f'<div class="two">{numbers}</div>' * bool(numbers), figure]
         parts += [f"<p>{escape(text)}</p>" for text in self.more]
         if self.limits:
             kind = "limit stop" if self.is_stop else "limit"
@@ -82,7 +79,7 @@ def answer_training(
 
     Example:
         >>> from dr_lib.claims.papers import PAPERS
-        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
+        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path("."))
         >>> table = groups.tabulate_groups(selection, ["train_s"])
         >>> answer = answer_training(selection, table, pd.DataFrame())
         >>> answer.sentence[:18]
@@ -91,17 +88,13 @@ def answer_training(
     say = choose_words(lang)
     timed = selection.timed
     if timed.empty:
-        sentence = say("No training has been timed yet.")
-        if len(selection.finished):
-            reasons = {translate(reason, lang) for reason in selection.excluded["reason"]}
-            words = say("Training runs have finished, but no time counts: {}.")
-            sentence = words.format("; ".join(sorted(reasons)))
-        return Answer(sentence)
+        reasons = sorted(set(map(say, selection.excluded["reason"])))
+        return Answer(say("No training has been timed yet."), limits=reasons)
     limits = list_limits(timed, say, is_other_work=published and not is_paper_work(timed).any())
-    shown = groups.dropna(subset=[column]).iloc[::-1]
+    shown = groups.dropna(subset=[column]).iloc[::-1].set_index("group", drop=False)
     if len(ratios):  # the most unlike two that did the same work
         widest = ratios.iloc[0]
-        shown = shown.set_index("group").loc[[widest["faster"], widest["slower"]]].reset_index()
+        shown = shown.loc[[widest["faster"], widest["slower"]]]
     numbers = []
     for _, row in shown.head(2).iterrows():
         mean, bounds = write_times(row, column, lang)
@@ -142,37 +135,33 @@ def answer_ratio(ratio: pd.Series, say: Callable[[str], str], lang: str) -> str:
     words = say("On {} it takes {} times as long.")
     if ratio["times_as_long_low"] <= 1 <= ratio["times_as_long_high"]:
         words = say("On {} it takes {} times as long, and may take equally long.")
-    value = write_span(ratio, "times_as_long", lang)
-    if isinstance(why := ratio.get("times_as_long_scope"), str) and why:
-        value = f"{value} ({say(why)})"
-    return words.format(ratio["slower"], value)
+    return words.format(ratio["slower"], write_scoped(ratio, "times_as_long", lang))
 
 
 def list_limits(
     timed: pd.DataFrame, say: Callable[[str], str], *, is_other_work: bool = False
 ) -> list[str]:
     """List what limits times: disturbed and synthetic runs, few sessions, other work."""
-    if timed.empty:
-        return []
-    limits = []
     runs = timed.drop_duplicates("run_id")
-    if num_disturbed := int(runs["disturbed"].sum()):
-        words = say("{} of {} runs were disturbed, and count.")
-        limits.append(words.format(num_disturbed, len(runs)))
-    if is_other_work:
-        words = (
-            "The paper names no network. This is other work than our reading of it, InceptionV3 "
-            "at 299 px: its times are not compared."
-        )
-        limits.append(say(words))
-    if (timed.get("data_kind", pd.Series(dtype=str)) == "synthetic").any():
-        limits.append(say("The images are synthetic."))
-    lows = runs.get("metric_auc_test_low", pd.Series(dtype=float)).dropna()
-    if num_unlearned := sum(not has_learned(low) for low in lows):
-        words = say("In {} of {} runs the model has not been shown to be better than chance.")
-        limits.append(words.format(num_unlearned, len(lows)))
-    fewest = timed.groupby("environment")["session"].nunique().min()
-    if fewest < 3:
-        words = say("With {} of 3 sessions on a machine, its next one may differ by more.")
-        limits.append(words.format(fewest))
-    return limits
+    columns = ["data_kind", "metric_auc_test_low"]
+    kinds, lows = (runs.reindex(columns=[name])[name].dropna() for name in columns)
+    num_disturbed = int(runs["disturbed"].sum())
+    num_unlearned = sum(not has_learned(low) for low in lows)
+    fewest = runs.groupby("environment")["session"].nunique().min()
+    other = (
+        "The paper names no network. This is other work than our reading of it, InceptionV3 at 299 "
+        "px: its times are not compared."
+    )
+    unlearned = "In {} of {} runs the model has not been shown to be better than chance."
+    limits = {
+        say("{} of {} runs were disturbed, and count.").format(num_disturbed, len(runs)): (
+            num_disturbed
+        ),
+        say(other): is_other_work,
+        say("The images are synthetic."): (kinds == "synthetic").any(),
+        say(unlearned).format(num_unlearned, len(lows)): num_unlearned,
+        say("With {} of 3 sessions on a machine, its next one may differ by more.").format(
+            fewest
+        ): fewest < 3,
+    }
+    return [words for words, is_true in limits.items() if is_true]

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from dr_lib.report.groups import write_level
+
 
 class Condition(NamedTuple):
     """A condition on a column of a row: it matches one of some patterns, or none of them."""
@@ -20,12 +22,6 @@ class Condition(NamedTuple):
 
     def test(self, rows: pd.DataFrame) -> np.ndarray:
         """Whether each row meets the condition; a row without the column holds an empty text."""
-        values = rows[self.column] if self.column in rows else [""] * len(rows)
-        is_met = []
-        for value in values:
-            text = "" if pd.isna(value) else str(value)
-            if isinstance(value, float) and text:
-                text = f"{value:g}"
-            is_any = any(fnmatchcase(text, pattern) for pattern in self.patterns)
-            is_met.append(is_any == self.is_met)
-        return np.array(is_met, dtype=bool)
+        levels = map(write_level, rows.get(self.column, [None] * len(rows)))
+        is_any = [any(fnmatchcase(level, each) for each in self.patterns) for level in levels]
+        return np.equal(is_any, self.is_met)

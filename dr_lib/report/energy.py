@@ -31,9 +31,7 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
     time_s = number["train_s"].fillna(number["load_s"])
     # the energy of a part of the time is not the run's
     is_part = number["monitored_s"] < 0.95 * time_s
-    is_counted = number["gpu_energy_j"].notna() & (runs["accelerator"] != "cpu") & ~is_part
-
-    energy_j = number["gpu_energy_j"].where(is_counted)
+    energy_j = number["gpu_energy_j"].mask(is_part | (runs["accelerator"] == "cpu"))
     epochs = number["epochs_done"].fillna(number["epochs"])  # some runs stop early
     # without the photographs of the last batch of each epoch
     num_images = number["num_images_train"] - number["num_images_dropped"].fillna(0.0)

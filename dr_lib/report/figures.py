@@ -23,6 +23,7 @@ from dr_lib.report.style import (
 from dr_lib.statistics.intervals import Interval
 
 PAPER_WORK = {
+    "task": "referable",
     "model": "inception_v3",
     "image_size": 299,
     "epochs": 200,
@@ -51,7 +52,7 @@ def plot_training_time(
 
     Example:
         >>> from dr_lib.claims.papers import PAPERS
-        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
+        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path("."))
         >>> figure = plot_training_time(selection.timed)
         >>> figure.savefig("figure_1.png")
     """
@@ -63,16 +64,16 @@ def plot_training_time(
         label = f"{row.hardware}\n{say(row.authors)}"
         panels[theirs].append(Mean(label, interval, THEIRS))
     timed = timed.dropna(subset=["train_s"]) if "train_s" in timed else timed[:0]
-    slowest_first = timed.groupby("group")["train_s"].median() if len(timed) else pd.Series()
-    for group in slowest_first.sort_values(ascending=False).index:
-        rows = timed[timed["group"] == group]
+    groups = [rows for _, rows in timed.groupby("group")] if len(timed) else []
+    for rows in sorted(groups, key=lambda rows: -rows["train_s"].median()):
+        label, work = rows.iloc[0][["group", "work"]]
         count = say("n = {}, sessions: {}").format(len(rows), rows["session"].nunique())
         panel = _name_work(rows.iloc[0], say)
-        label = rows["system"].iloc[0]
         if published is not None and is_paper_work(rows).all():  # the paper's, as we read it
             count = f"{name(PAPER_WORK['model'])}; {count}"
             panel = theirs
-            label = group
+        else:
+            label = label.replace(f", {work}", "")
         mean = Mean(
             f"{fill(label, 30)}\n{count}",
             measure("train_s", rows),
@@ -94,48 +95,31 @@ def plot_throughput(selection: Selection, lang: str = "en") -> Figure:
 
     Example:
         >>> from dr_lib.claims.papers import PAPERS
-        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
+        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path("."))
         >>> figure = plot_throughput(selection)
     """
     timed = selection.timed
-    timed = timed[timed.reindex(columns=["images_per_s"])["images_per_s"].notna()]
-    if timed.reindex(columns=["batch_size"])["batch_size"].nunique() < 2:
+    if not {"images_per_s", "batch_size"} <= set(timed) or timed["batch_size"].nunique() < 2:
         return Figure()
     say = choose_words(lang)
-    figure, (ax,) = open_panels(1, heights=3.6)
     pooled = [*selection.pooled, "batch_size", "step_size"]
-    groups = select_runs(timed, pool=pooled).finished.groupby("group")
-    lines = []
-    for number, (line, rows) in enumerate(groups):
-        points = {
-            batch: measure("images_per_s", some) for batch, some in rows.groupby("batch_size")
-        }
-        batches = np.array([*points]) * 1.03**number  # intervals side by side
-        values, lows, highs, *_ = zip(*points.values(), strict=True)
+    lines = select_runs(timed, pool=pooled, lang=lang).finished.groupby("group")
+    figure, (ax,) = open_panels(1, heights=3.6 + 0.2 * len(lines))
+    for number, (line, rows) in enumerate(lines):
+        of_batch = rows.groupby("batch_size")
+        batches = np.array([*of_batch.groups]) * 1.03**number  # intervals side by side
+        means = [measure("images_per_s", some) for _, some in of_batch]
+        values, lows, highs, *_ = zip(*means, strict=True)
         colour = _find_colour(rows)
         style = STYLES.get(rows["mode"].iloc[0], "-")
         ax.vlines(batches, lows, highs, color=colour, lw=2.4)
-        ax.plot(batches, values, f"o{style}", color=colour, lw=1.2, ms=4)
-        lines.append((values[-1], batches[-1], line, colour))
+        ax.plot(batches, values, f"o{style}", color=colour, lw=1.2, ms=4, label=line)
     ax.set(xscale="log", yscale="log")
     ax.set(xlabel=say("batch size"), ylabel=say("photographs a second"))
     space_ticks(ax, lang, "y")
-    ticks = sorted(timed["batch_size"].unique())
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+    ax.set_xticks(ticks := sorted(set(timed["batch_size"])), map(name, ticks))
     ax.xaxis.set_minor_locator(NullLocator())
-    low, high = np.log(ax.get_ylim())
-    place = np.inf
-    for value, batch, line, colour in sorted(lines, reverse=True):
-        place = min(place - 0.07 * (high - low), np.log(value))  # words below each other
-        ax.annotate(
-            line,
-            (batch, value),
-            (1.02, np.exp(place)),
-            color=colour,
-            va="center",
-            textcoords=ax.get_yaxis_transform(),
-            annotation_clip=False,
-        )
+    figure.legend(loc="outside lower left", frameon=False, fontsize=9)
     return figure
 
 
@@ -151,17 +135,11 @@ def plot_history(history: pd.DataFrame, kind: str) -> Figure:
         >>> history = pd.DataFrame({"loss": [0.7, 0.5], "auc": [0.6, 0.8]})
         >>> figure = plot_history(history, "photographs")
     """
+    history = history.set_axis(range(1, len(history) + 1))
     figure, axes = open_panels(2, columns=2, heights=2.4)
     for ax, metric in zip(axes, ("loss", "auc"), strict=True):
-        for column, words, colour, side in (
-            (metric, "training", THEIRS, "left"),
-            (f"val_{metric}", "validation", OURS, "right"),
-        ):
-            if column in history:
-                ax.plot(range(1, len(history) + 1), history[column], color=colour, lw=2)
-                ax.set_title(words, loc=side, color=colour, fontsize=10)
+        history.filter([metric, f"val_{metric}"]).plot(ax=ax, color=[THEIRS, OURS], lw=2)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.set_ylabel({"auc": "AUC"}.get(metric, metric))
     figure.supxlabel(f"epoch; {kind}", color=MUTED, fontsize=9)
     return figure
 
@@ -174,9 +152,8 @@ def _find_colour(rows: pd.DataFrame) -> str:
 
 def _name_work(row: pd.Series, say: Callable[[str], str]) -> str:
     """Name the work of a row: network, size, epochs, and what else tells groups apart."""
-    parts = [name(row.get("model"))]
-    if pd.notna(row.get("image_size")):
-        parts += [f"{row['image_size']} px", say("{} epochs").format(row.get("epochs"))]
-    if row.get("data_kind") == "synthetic":
+    size = f"{row['image_size']:g} px"
+    parts = [name(row["model"]), size, say("{} epochs").format(row["epochs"])]
+    if row["data_kind"] == "synthetic":
         parts.append(say("synthetic"))
-    return ", ".join([*parts, *filter(None, [row["work"]])])
+    return ", ".join(filter(None, [*parts, row["work"]]))

@@ -6,19 +6,22 @@ Nothing is refused and nothing mixed: a group is named by what differs from the 
 Example:
     >>> from dr_lib import groups, open_rows
     >>> from dr_lib.claims.papers import PAPERS
-    >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
+    >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path("."))
     >>> groups.tabulate_groups(selection, ["train_s"])["n"].tolist()
     [2]
 """
 
 import itertools
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
+from dr_lib.numbers import write_decimals
+from dr_lib.report.style import choose_words, name_column
 from dr_lib.report.style import name as write_name
 from dr_lib.runs import schema
 from dr_lib.statistics import times
@@ -40,10 +43,12 @@ MARKS = {  # why a row that has the mark is not timed
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU",
 }
+# whose levels need no word
+KNOWN = "model framework dataset implementation format instance_type cpu".split()
 COLD = "cold, the first run of its kind since the machine's boot: warm ones count"
 COPY = "a copy of another row: one run counts once"
 NO_TIME = "its time is not positive"
-METRICS = "auc kappa sensitivity specificity accuracy".split()
+SCORES = [f"metric_{name}_test" for name in "auc kappa accuracy".split()]
 
 
 class NoRunsError(DrError):
@@ -53,14 +58,14 @@ class NoRunsError(DrError):
 class Selection(NamedTuple):
     """The rows of an analysis, one per run."""
 
-    runs: pd.DataFrame  # all rows
-    # status ok, with `machine`, `environment`, `system`, `work`, `group`, `session` and `pair`
+    # status ok, with `environment`, `place`, `work`, `group`, `session` and `pair`
     finished: pd.DataFrame
     timed: pd.DataFrame  # those of them whose times count
     excluded: pd.DataFrame  # `run_id` and `reason` of every other row
     factors: list[str]  # of the study, beside those of the paper
     varied: list[str]  # columns of the work in which groups with a ratio may differ
     pooled: list[str]  # columns of the identity that tell no groups apart
+    lang: str  # en or pt, of the names of groups
 
 
 def select_runs(
@@ -69,74 +74,76 @@ def select_runs(
     pool: Collection[str] = (),
     exclude: Collection[str] = (),
     may_differ: Collection[str] = (),
+    lang: str = "en",
 ) -> Selection:
     """Group the rows, and select those whose times count.
 
     Failed and resumed rows, copies and impossible times do not count, nor cold runs where their
     group has warm ones.
 
-    Columns are added: `machine`, such as kaggle, 2 x Tesla T4; `environment`, the machine and any
-    mode but the paper's; `place`, this and the levels of the study's own factors; `system`, the
-    machine and what else of stack and hardware tells groups apart; `work`, what they did; `group`,
-    both.
+    Columns are added: `environment`, the machine, such as kaggle, 2 x Tesla T4; `place`, this and
+    the levels of the study's own factors; `work`, what tells apart what they did; `group`, the
+    machine, what else tells its stacks apart, and the work.
 
     Args:
         runs: one row per run, failed ones too, from `read_runs`.
         pool: columns of the identity that tell no groups apart.
         exclude: further marks of rows that do not count; `disturbed` is one.
         may_differ: the factors of the paper, and what follows them.
+        lang: en or pt, of the names.
     """
     unknown = ", ".join(sorted(set(exclude) - set(MARKS)))
     if unknown:
         raise DrError(f"exclude {unknown!r}: choose from {', '.join(MARKS)}")
     reasons = find_faults(runs)
-    finished = runs[reasons == ""]
-    for mark in MARKS:
+    finished = runs[reasons == ""].copy()
+    for mark in (*MARKS, "cold"):
         marked = finished.reindex(columns=[mark])[mark]
-        finished = finished.assign(**{mark: pd.to_numeric(marked).gt(0)})
+        finished[mark] = pd.to_numeric(marked).gt(0)
     levels = write_levels(finished, [name for name in IDENTITY if name not in set(pool)])
     factors = _find_factors(finished, levels, may_differ)
-    finished = _name_groups(finished, levels, factors)
+    finished = _name_groups(finished, levels, factors, lang)
 
     why = pd.Series("", finished.index)
     for mark in dict.fromkeys(["resumed", *exclude]):
         why = why.mask(finished[mark] & (why == ""), MARKS[mark])
-    is_cold = finished.reindex(columns=["cold"])["cold"].eq(True)
-    has_warm = (~is_cold & (why == "")).groupby(finished["group"]).transform("any")
-    why = why.mask(is_cold & has_warm & (why == ""), COLD)
+    is_warm = ~finished["cold"] & (why == "")
+    has_warm = is_warm.groupby(finished["group"]).transform("any")
+    why = why.mask(finished["cold"] & has_warm & (why == ""), COLD)
     reasons = reasons.mask(reasons == "", why)
     excluded = runs.assign(reason=reasons)[reasons != ""]
     return Selection(
-        runs,
         finished,
         finished[why == ""].reset_index(drop=True),
-        excluded.reindex(columns=["run_id", "reason"]).reset_index(drop=True),
+        excluded.reindex(columns=["run_id", "reason"]),
         factors,
         [*factors, *may_differ],
         [*pool],
+        lang,
     )
 
 
 def find_faults(runs: pd.DataFrame) -> pd.Series:
     """Say why each row cannot count: it failed, is a copy, or its time is none; else empty."""
+    known = runs.reindex(columns=["status", "error", "train_s", "steady_epoch_s"])
     texts = runs.drop(columns=NAMES, errors="ignore").astype(str)
-    is_ok = runs.get("status", pd.Series("", runs.index)) == "ok"
-    faults = runs.get("error", pd.Series("", runs.index)).where(~is_ok, "")
-    faults = faults.mask(~is_ok & (faults == ""), "failed")
-    is_copy = texts.duplicated() & ("started_at" in runs)
-    faults = faults.mask(is_ok & is_copy, COPY)
-    seconds = runs.reindex(columns=["train_s", "steady_epoch_s"]).astype(float)
-    return faults.mask(is_ok & (seconds <= 0).any(axis=1), NO_TIME)
+    is_fault = [
+        known["status"] != "ok",
+        texts.duplicated() & ("started_at" in runs),
+        (known[["train_s", "steady_epoch_s"]].astype(float) <= 0).any(axis=1),
+    ]
+    errors = known["error"].map(write_level).replace("", "failed")
+    return pd.Series(np.select(is_fault, [errors, COPY, NO_TIME], ""), runs.index)
 
 
 def list_pooled(names: str, runs: pd.DataFrame) -> list[str]:
     """List the columns that a user pools, separated by commas; each has to be one of the rows."""
-    columns = [name.strip() for name in names.split(",") if name.strip()]
+    columns = names.replace(",", " ").split()
     known = {*IDENTITY, "commit"} & set(runs)
-    unknown = [name for name in columns if name not in known]
+    unknown = ", ".join(sorted(set(columns) - known))
     if unknown and len(runs):
         choices = ", ".join(sorted(known))
-        raise DrError(f"pool {', '.join(unknown)}: no row has it, choose from {choices}")
+        raise DrError(f"pool {unknown}: no row has it, choose from {choices}")
     return columns
 
 
@@ -156,28 +163,25 @@ def write_levels(rows: pd.DataFrame, columns: Collection[str] = IDENTITY) -> pd.
     return levels
 
 
-def list_different(*sides: pd.DataFrame) -> list[str]:
-    """List the columns of the identity in which rows differ."""
-    levels = write_levels(pd.concat(sides))
-    return [name for name in levels if levels[name].nunique() > 1]
+def describe_difference(levels: pd.DataFrame, lang: str) -> str:
+    """Describe in what groups differ: hardware, versions, else columns with their levels.
 
-
-def describe_difference(*sides: pd.DataFrame) -> str:
-    """Describe in what groups differ: hardware, versions, else columns with their levels."""
-    levels = write_levels(pd.concat(sides))
+    Args:
+        levels: of the columns in which they differ, of `write_levels`.
+        lang: en or pt.
+    """
+    say = choose_words(lang)
     words = []
-    for name in list_different(*sides):
+    for name in levels:
         if name in schema.HARDWARE:
-            words.append("hardware")
+            words.append(say("hardware"))
         elif name in schema.VERSIONS:
-            words.append("versions")
+            words.append(say("versions"))
         elif name.endswith("sha256"):
-            words.append(_write_column(name))
+            words.append(name_column(name, say))
         else:
-            each = sorted(level or "–" for level in levels[name].unique())
-            words.append(f"{_write_column(name)} ({', '.join(each)})")
-    if pd.concat(sides).reindex(columns=["cold"])["cold"].eq(True).nunique() > 1:
-        words.append("cold")
+            each = [_name_level(name, level, lang) for level in sorted(set(levels[name]))]
+            words.append(f"{name_column(name, say)} ({', '.join(each)})")
     return "; ".join(dict.fromkeys(words))
 
 
@@ -225,8 +229,8 @@ def _list_blocks(column: str, rows: pd.DataFrame, cells: list[str]) -> pd.DataFr
     values = rows[column].astype(float)
     if not (np.isfinite(values) & (values > 0)).all():
         raise BadSampleError(f"{column} is not positive and finite in every run")
-    pair = rows.get("pair", pd.Series(range(len(rows)), rows.index, name="pair"))
-    keys = [rows["session"], pair, *(rows[name].map(write_level) for name in cells)]
+    keys = [rows["session"], rows["pair"]]
+    keys += [rows[name].map(write_level) for name in cells]
     table = values.groupby(keys).mean()
     return table.unstack(cells) if cells else table.to_frame()
 
@@ -243,34 +247,36 @@ def tabulate_groups(selection: Selection, columns: Sequence[str]) -> pd.DataFram
         them, each time and test score with bounds in _low and _high. Scores are of all finished
         runs: those of one that was resumed are as good; of a single run they are its own.
     """
-    timed = dict(list(selection.timed.groupby("group")))
     lines = []
     for name, rows in selection.finished.groupby("group"):
-        counted = timed.get(name, rows[:0])
+        timed = selection.timed[selection.timed["group"] == name]
         line = {
             "group": name,
-            "n": len(counted),
-            "sessions": counted["session"].nunique(),
-            "disturbed": int(counted["disturbed"].sum()),
+            "n": len(timed),
+            "sessions": timed["session"].nunique(),
+            "disturbed": int(timed["disturbed"].sum()),
         }
         for column in columns:
-            line[column] = measure(column, counted)
-        for metric in METRICS:
-            column = f"metric_{metric}_test"
-            if rows.reindex(columns=[column])[column].notna().any():
-                line[column] = _score(rows, column)
+            line[column] = measure(column, timed)
+        for column in [name for name in SCORES if name in rows]:
+            line[column] = _score(rows, column)
         lines.append(line)
-    if not lines:
-        return pd.DataFrame()
-    return tabulate(lines).sort_values(columns[0], ascending=False, ignore_index=True)
+    return _sort(tabulate(lines), columns[0])
+
+
+def _sort(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Sort a table by a column, the largest first."""
+    if table.empty:
+        return table
+    return table.sort_values(column, ascending=False, ignore_index=True, kind="stable")
 
 
 def _score(rows: pd.DataFrame, column: str) -> Interval:
     """Average a score over runs; of a single one, over its patients."""
     rows = rows.dropna(subset=[column])
     if len(rows) == 1:
-        names = [f"{column}{end}" for end in ("", "_low", "_high")]
-        return Interval(*rows.reindex(columns=names).astype(float).iloc[0], 1)
+        bounds = rows.reindex(columns=[column, f"{column}_low", f"{column}_high"])
+        return Interval(*bounds.astype(float).iloc[0], 1)
     mean = mean_interval(rows[column])
     return mean._replace(high=min(mean.high, 1.0))
 
@@ -283,35 +289,33 @@ def compare_groups(selection: Selection, column: str) -> pd.DataFrame:
         rests on, `times_as_long` with bounds, `differs_in`, and `score_difference` of their models
         with the bounds of its 90 % interval.
     """
-    if column not in selection.timed:
+    timed = selection.timed
+    if column not in timed:
         return pd.DataFrame()
-    known = selection.timed.dropna(subset=[column])
+    known = timed.dropna(subset=[column])
     by_time = known.groupby("group")[column].median().sort_values(ascending=False)
-    groups = [known[known["group"] == name] for name in by_time.index]
     lines = []
-    for slow, fast in itertools.combinations(groups, 2):
-        different = list_different(slow, fast)
-        work = [name for name in different if name in schema.WORK]
-        is_factor = set(work) <= set(selection.varied)
+    for names in itertools.combinations(by_time.index, 2):
+        slow, fast = (known[known["group"] == name] for name in names)
+        levels = write_levels(pd.concat([slow, fast]), [*IDENTITY, "cold"])
+        levels = levels.loc[:, levels.nunique() > 1]
+        different = {*levels} - {"cold"}
+        work = different & {*schema.WORK}
         # a framework brings its own stack, but no machine
-        is_framework = "framework" in work and not {"platform", "cpu"} & set(different)
-        is_alone = not work or len(different) == len(work) or is_framework
-        if not (is_factor and is_alone):
+        is_framework = "framework" in work and not {"platform", "cpu"} & different
+        if not work <= {*selection.varied} or not (work in (set(), different) or is_framework):
             continue
         ratio = measure(column, slow, fast)
         line = {
-            "slower": slow["group"].iloc[0],
-            "faster": fast["group"].iloc[0],
+            "slower": names[0],
+            "faster": names[1],
             "n": ratio.n,
             "times_as_long": ratio,
-            "differs_in": describe_difference(slow, fast),
+            "differs_in": describe_difference(levels, selection.lang),
             "score_difference": compare_models(slow, fast),
         }
         lines.append(line)
-    if not lines:
-        return pd.DataFrame()
-    table = tabulate(lines)
-    return table.sort_values("times_as_long", ascending=False, ignore_index=True, kind="stable")
+    return _sort(tabulate(lines), "times_as_long")
 
 
 def compare_models(a: pd.DataFrame, b: pd.DataFrame) -> Interval:
@@ -319,9 +323,7 @@ def compare_models(a: pd.DataFrame, b: pd.DataFrame) -> Interval:
     or of the accuracy of papers C and D.
     """
     column = f"metric_{choose_metric(a)}_test"
-    sides = [
-        side.reindex(columns=["seed", column]).set_index("seed")[column] for side in (a, b)
-    ]
+    sides = [side.set_index("seed").reindex(columns=[column])[column] for side in (a, b)]
     return compare_scores(*sides)
 
 
@@ -333,37 +335,29 @@ def choose_metric(rows: pd.DataFrame) -> str:
 def name_sessions(rows: pd.DataFrame) -> pd.Series:
     """Name sessions, whose runs share a host and its state: the machine's boot and the cloud
     service's session; of a server elsewhere a load test. Rows that know neither are of one session
-    for each `machine`.
+    for each `environment`.
     """
     known = rows.reindex(columns=["session", "boot", "endpoint", "run_id"]).map(write_level)
     known = known.astype(object)
     name = known["session"] + "/" + known["boot"]
-    name = name.mask(name == "/", rows["machine"])
+    name = name.mask(name == "/", rows["environment"])
     return name.mask(known["endpoint"] == "remote", known["run_id"])
 
 
 def _name_groups(
-    finished: pd.DataFrame, levels: pd.DataFrame, factors: Sequence[str]
+    finished: pd.DataFrame, levels: pd.DataFrame, factors: Sequence[str], lang: str
 ) -> pd.DataFrame:
     """Add the names of groups and sessions, and the number by which runs are paired."""
+    tell_apart = partial(_tell_apart, levels, lang)
     nothing = pd.Series("", finished.index)
-    for column in levels.filter(like="sha256"):  # nobody reads a hash: code 1, code 2
-        numbers, _ = levels[column].factorize(sort=True)
-        levels = levels.assign(**{column: (numbers + 1).astype(str)})
-    machine = _name_machines(levels)
-    mode = finished.reindex(columns=["mode"])["mode"].astype(object)  # of trainings alone
-    environment = machine.where(mode.fillna("paper") == "paper", machine + ", " + mode)
-    work = _tell_apart(nothing, levels, schema.WORK, nothing)
-    system = machine + _tell_apart(nothing, levels, ["mode"], nothing)
-    system = _tell_apart(system, levels, [*STACK, *schema.HARDWARE], work)
+    machine = tell_apart(_name_machines(levels), ["instance_type", "cpu", "num_cpus"])
+    work = tell_apart(nothing, schema.WORK)
+    group = machine + tell_apart(nothing, ["mode"]) + work
     finished = finished.assign(
-        machine=machine,
-        mode=mode,
-        environment=environment,
-        place=_tell_apart(environment, levels, factors, environment),
-        system=system,
+        environment=machine,
+        place=tell_apart(machine, factors),
         work=work.str.removeprefix(", "),
-        group=system + work,
+        group=tell_apart(group, [*STACK, *schema.HARDWARE]),
     )
     finished["session"] = name_sessions(finished)
     repetition = finished.reindex(columns=["repetition"])["repetition"].map(write_level)
@@ -374,60 +368,55 @@ def _name_groups(
 
 
 def _tell_apart(
-    names: pd.Series, levels: pd.DataFrame, columns: Collection[str], others: pd.Series
+    levels: pd.DataFrame, lang: str, names: pd.Series, columns: Collection[str]
 ) -> pd.Series:
-    """Add to names the levels that still tell apart rows of one name and of one other name."""
+    """Add to names the levels that still tell apart rows of one name."""
     for column in [name for name in columns if name in levels]:
-        of_name = levels[column].groupby([names, others])
-        label = levels[column].map(lambda level, column=column: _label(column, level))
-        names = names.mask(of_name.transform("nunique") > 1, names + ", " + label)
+        shown = levels[column]
+        is_several = shown.groupby(names).transform("nunique") > 1
+        if column.endswith("sha256"):  # nobody reads a hash: code 1, code 2
+            shown = map(str, shown.factorize(sort=True)[0] + 1)
+        if is_several.any():
+            labels = [f", {_label(column, level, lang)}" for level in shown]
+            names = names.mask(is_several, names + labels)
     return names
 
 
-def _label(column: str, level: str) -> str:
-    """Write a level as a name does: MobileNet, but batch size 32."""
-    if level.isidentifier() and level not in ("True", "False"):
-        return write_name(level)
-    return f"{_write_column(column)} {level or '–'}"
+def _label(column: str, level: str, lang: str) -> str:
+    """Write a level as a name does: MobileNet, but batch 32."""
+    words = _name_level(column, level, lang)
+    return words if column in KNOWN else f"{name_column(column, choose_words(lang))} {words}"
 
 
-def _write_column(column: str) -> str:
-    """Write the name of a column: batch size, and code of code_sha256."""
-    return column.removesuffix("_sha256").replace("_", " ")
+def _name_level(column: str, level: str, lang: str) -> str:
+    """Write a level as people do, with the language's words and, in numbers, its decimal sign."""
+    words = {"True": "yes", "False": "no", "": "–"}.get(level, write_name(level))
+    if column in schema.WORK:
+        words = write_decimals(words, lang)
+    return choose_words(lang)(words)
 
 
 def _name_machines(levels: pd.DataFrame) -> pd.Series:
-    """Name machines by platform and device; by instance or processor where several have these."""
+    """Name machines by platform and device."""
     known = levels.reindex(columns=[*schema.HARDWARE], fill_value="")
     count = (known["num_accelerators"] + " x ").replace({"0 x ": "", "1 x ": "", " x ": ""})
     platform = (known["platform"].map(write_name) + ", ").replace("local, ", "")
-    machine = platform + (count + known["accelerator"]).replace("cpu", "CPU")
-    cpus = known["cpu_quota"].where(known["cpu_quota"] != "", known["num_cpus"])
-    processor = known["cpu"] + (" x " + cpus).where(cpus != "", "")
-    for names in (known["instance_type"], processor):
-        is_several = names.groupby(machine).transform("nunique") > 1
-        machine = machine.mask(is_several, machine + ", " + names)
-    return machine
+    return platform + (count + known["accelerator"]).replace("cpu", "CPU")
 
 
 def _find_factors(
     finished: pd.DataFrame, levels: pd.DataFrame, may_differ: Collection[str]
 ) -> list[str]:
-    """Find what every study varies by scenario, but what follows from the paper's factors."""
+    """Find the work that a study varies by scenario, but what follows from the paper's factors."""
     if finished.empty or not {"study", "scenario"} <= set(finished):
         return []
-    study = finished["study"]
-    scenario = [study, finished["scenario"]]
-    by = [levels[name] for name in may_differ if name in levels]
-    by += [finished["platform"], finished["accelerator"]]
+    by = [finished[name] for name in ("study", "platform", "accelerator")]
+    by += [levels[name] for name in may_differ if name in levels]
     factors = []
-    for name in levels.columns.difference(
-        [*may_differ, *schema.HARDWARE, *schema.VERSIONS], sort=False
-    ):
+    for name in [name for name in schema.WORK if name in levels and name not in may_differ]:
         level = levels[name]
-        is_own = level.groupby(scenario).nunique().eq(1).all()
-        varies = level.groupby(study).nunique().gt(1).all()
-        if is_own and varies and level.groupby(by).nunique().gt(1).any():
+        is_own = level.groupby([finished["study"], finished["scenario"]]).nunique().eq(1).all()
+        if is_own and level.groupby(by).nunique().gt(1).any():
             factors.append(name)
             by.append(level)
     return factors

@@ -31,15 +31,15 @@ class Mean(NamedTuple):
     interval: Interval  # of one that a paper printed, with its deviation or without bounds
     colour: str
     values: Sequence[float] = ()  # that it is the mean of, in their order
-    disturbed: pd.Series = pd.Series(dtype=bool)
+    disturbed: Sequence[bool] = ()
 
 
 def write_times(row: pd.Series, column: str, lang: str) -> tuple[str, str]:
     """Write a time of a row, and its bounds in brackets, in the unit that suits it."""
     unit = choose_unit(row[column])
     times = [row[f"{column}{end}"] / UNITS[unit] for end in ("", "_low", "_high")]
-    mean, _, text = write_interval(*times, lang).partition(" [")
-    return f"{mean} {unit}", text and f"[{text}"
+    mean, _, bounds = write_interval(*times, lang).partition(" ")
+    return f"{mean} {unit}", bounds
 
 
 def choose_unit(seconds: float) -> str:
@@ -81,22 +81,18 @@ def plot_means(
         name = unit or choose_unit(max(values))
         size = UNITS.get(name, 1)
         ax.set_title(f"{words} [{name}]", loc="left", fontsize=10, color=MUTED)
-        starts = []
-        ends = []
         for position, mean in enumerate(means):
             value, *bounds = np.array(mean.interval[:3]) / size
             singles = np.asarray(mean.values, float) / size
-            above = position - 0.12 if len(singles) else position
+            above = position - 0.12 * bool(len(singles))
             ax.plot(bounds, [above] * 2, color=mean.colour, lw=2.4, solid_capstyle="round")
             ax.plot(value, above, "o", color=mean.colour, ms=8)
             places = np.full(len(singles), position + 0.2)
             draw_runs(ax, singles, places, mean.disturbed, 3.5, mean.colour)
-            starts.append(np.nanmin([value, *bounds, *singles]))
-            ends.append(np.nanmax([value, *bounds, *singles]))
             number, *_ = write_interval(value, *bounds, lang).split(" [")
             ax.annotate(
                 f"{number} {name}",
-                (ends[-1], above),
+                (np.nanmax([value, *bounds, *singles]), above),
                 (7, 0),
                 textcoords="offset points",
                 va="center",
@@ -107,11 +103,12 @@ def plot_means(
         ax.set(ylim=(len(means) - 0.4, -0.6))
         ax.tick_params(axis="y", left=False)
         ax.spines["left"].set_visible(False)
-        if max(ends) > WIDE * min(values) / size:
-            ax.set(xscale="log", xlim=(min(starts) / 2, 3 * max(ends)))
+        start, end = ax.dataLim.intervalx
+        if size * end > WIDE * min(values):
+            ax.set(xscale="log", xlim=(start / 2, 3 * end))
             space_ticks(ax, lang, "x")
         else:
-            ax.set_xlim(0, 1.25 * max(ends))
+            ax.set_xlim(0, 1.25 * end)
             use_commas(ax, lang, "x")
     figure.align_titles()
     return figure

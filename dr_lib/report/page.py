@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from html import escape as escape_html
 from pathlib import Path
 
@@ -19,11 +18,10 @@ from dr_lib.numbers import (
     write_decimals,
     write_number,
     write_probability,
-    write_span,
 )
 from dr_lib.report.answer import Answer
 from dr_lib.report.energy import ENERGIES, tabulate_energy
-from dr_lib.report.groups import Selection
+from dr_lib.report.groups import IDENTITY, Selection, write_levels
 from dr_lib.report.rows import Paper
 from dr_lib.report.style import (
     HALF,
@@ -34,15 +32,10 @@ from dr_lib.report.style import (
     embed_figure,
     name_term,
     read_headers,
-    translate,
     write_figure,
+    write_scoped,
 )
-from dr_lib.runs import schema
 
-COMMITS = ("commit", "code_sha256", "model_code_sha256", "notebook_sha256")
-COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
-# columns of probabilities, with three decimals
-SHARES = ("p", "share", "validation_sensitivity", "validation_specificity")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 MAX_COLUMNS = 8  # of a table on the page; the CSV has all
 
@@ -88,23 +81,22 @@ class Page:
 
     def title(self, words: str, paper: Paper | None, selection: Selection) -> None:
         """Show the question, the paper, the study, the machines and the number of runs."""
-        rows = selection.finished if len(selection.finished) else selection.runs
+        rows = selection.finished
         say = self.say
         facts = []
         if studies := _list_values(rows, "study"):
-            facts.append(say("Study {}").format(", ".join(studies)))
+            facts.append(say("Study {}").format(studies))
         if paper:
             facts.append(say("compared with {}").format(say(paper.authors)))
-        if environments := _list_values(rows, "environment"):
-            processors = ", ".join(_list_values(rows, "cpu"))
-            places = "; ".join(environments) + (f" ({processors})" if processors else "")
-            facts.append(say("measured on {}").format(places))
+        if len(rows):
+            machines = "; ".join(sorted(set(rows["environment"])))
+            machines += f" ({_list_values(rows, 'cpu')})"
+            facts.append(say("measured on {}").format(machines))
         facts.append(say("runs: {}").format(len(rows)))
-        facts.append(write_days(_list_values(rows, "started_at"), self.lang))
-        is_synthetic = "data_kind" in rows and (rows["data_kind"] == "synthetic").any()
-        notice = (
-            SAMPLE if "task" in rows else IMAGES
-        )  # trainings on fundus photographs have a task
+        facts.append(write_days(rows.get("started_at", ()), self.lang))
+        is_synthetic = rows.get("data_kind", pd.Series()).eq("synthetic").any()
+        # trainings on fundus photographs have a task
+        notice = SAMPLE if "task" in rows else IMAGES
         self.heading(words, facts, notice if is_synthetic else "")
 
     def heading(self, words: str, facts: Sequence[str], notice: str = "") -> None:
@@ -147,16 +139,6 @@ class Page:
         """Format a number as text."""
         return write_number(value, self.lang)
 
-    def interval(self, row: pd.Series, column: str) -> str:
-        """Format a value of a row and its bounds as text, with what they rest on if it is less
-        than all; a share of few, `column`_counted of them, as a count: 5 of 7.
-        """
-        if (number := row.get(f"{column}_counted", 0)) > 0:
-            return self.say("{} of {}").format(f"{number * row[column]:.0f}", f"{number:.0f}")
-        text = write_span(row, column, self.lang)
-        scope = row.get(f"{column}_scope")
-        return f"{text} ({self.say(scope)})" if isinstance(scope, str) else text
-
     def figure(
         self, figure: Figure, name: str, caption: str, *values: object, is_ours: bool = True
     ) -> None:
@@ -173,9 +155,7 @@ class Page:
         if not figure.axes:
             return
         text = escape_html(self.say(caption).format(*values), quote=False)
-        self._counts["Figure"] += 1
-        number = f"<strong>{self.say('Figure')} {self._counts['Figure']}.</strong>"
-        self.html(self._draw(figure, name, f"{number} {text}", is_ours))
+        self.html(self._draw(figure, name, self._count("Figure") + text, is_ours))
 
     def _draw(self, figure: Figure, name: str, caption: str, is_ours: bool = True) -> str:
         """Write a figure to its files, and return it for the page."""
@@ -185,12 +165,8 @@ class Page:
         for suffix in ("png", "pdf", "svg"):
             self.write(f"{name}.{suffix}", drawn := write_figure(figure, suffix))
         width = "half" if figure.get_figwidth() <= HALF else "wide"
-        most = 350 if width == "half" else 700
         picture = embed_figure(drawn, re.sub("<[^>]+>", "", caption))
-        return (
-            f'<figure class="{width}" style="max-width:{most}px">{picture}'
-            f"<figcaption>{caption}</figcaption></figure>"
-        )
+        return f'<figure class="{width}">{picture}<figcaption>{caption}</figcaption></figure>'
 
     def table(
         self,
@@ -214,11 +190,14 @@ class Page:
         """
         if table.empty:
             return
-        self._counts["Table"] += 1
         words = self.say(caption)
         shown = self.keep(table, name, words, columns)
-        number = f"<strong>{self.say('Table')} {self._counts['Table']}.</strong>"
-        self.html(write_table(shown, f"{number} {escape_html(words, quote=False)}"))
+        self.html(write_table(shown, self._count("Table") + escape_html(words, quote=False)))
+
+    def _count(self, kind: str) -> str:
+        """Count a figure or a table, and write its number for its caption."""
+        self._counts[kind] += 1
+        return f"<strong>{self.say(kind)} {self._counts[kind]}.</strong> "
 
     def energy(self, selection: Selection, g_per_kwh: float) -> None:
         """Show the energy that runs used."""
@@ -230,24 +209,17 @@ class Page:
         )
 
     def appendix(self, selection: Selection) -> None:
-        """Show what was excluded and why, what all runs share, commits and versions."""
-        runs = selection.finished
+        """Show what was excluded and why, and the parameters and versions of the others."""
         self.section("Appendix: runs, parameters, versions")
         reasons = selection.excluded["reason"].value_counts()
         if reasons.empty:
-            display(Markdown(self.say("All rows that were read are timed.")))
+            self.note("All rows that were read are timed.")
         counted = reasons.rename_axis("reason").reset_index(name="n")
         self.table(counted, "excluded", "Rows that are not timed, with reasons.")
-        stated = []
-        for name in [*schema.WORK, *schema.STACK]:
-            values = _list_values(runs, name)
-            if len(values) == 1 and name not in COMMITS:
-                stated.append(f"{name} = {write_decimals(values[0], self.lang)}")
-        self.findings([self.say("Common to all runs: {}.").format("; ".join(stated))])
-        versions = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
-        texts = {name: ", ".join(_list_values(runs, name)) for name in (*COMMITS, *versions)}
-        lines = [f"- {name}: {escape(text)}" for name, text in texts.items() if text]
-        display(Markdown("\n".join(lines)))
+        levels = write_levels(selection.finished, ["commit", "notebook_sha256", *IDENTITY])
+        values = {name: _list_values(levels, name) for name in levels}
+        stated = [f"{name} = {text}" for name, text in values.items() if text]
+        self.findings(["; ".join(stated)])
 
     def format(
         self,
@@ -257,20 +229,18 @@ class Page:
     ) -> pd.DataFrame:
         """Format a table, as for `table`, for reading: cells are text, bounds stand in brackets."""
         shown = {}
-        ends = ("_low", "_high", "_counted", "_scope")
         for column in columns or table:
+            base = re.sub("_(low|high|scope)$", "", column)
             # it says more of another column
-            base = next((column.removesuffix(end) for end in ends if column.endswith(end)), "")
-            if base in table or column not in table:
+            if column not in table or (base != column and base in table):
                 continue
-            if column in self._headers:
-                header = self.say(self._headers[column])
-            else:
+            if column not in self._headers:
                 raise DrError(f"column {column} of table {name} has no header in words.csv")
-            if {f"{column}_low", f"{column}_counted"} & set(table):
-                shown[header] = [self.interval(row, column) for _, row in table.iterrows()]
+            if f"{column}_low" in table:
+                cells = [write_scoped(row, column, self.lang) for _, row in table.iterrows()]
             else:
-                shown[header] = [self._write_cell(column, value) for value in table[column]]
+                cells = [self._write_cell(column, value) for value in table[column]]
+            shown[self.say(self._headers[column])] = cells
         shown = pd.DataFrame(shown)
         return shown.loc[:, (shown != "–").any()].iloc[:, :MAX_COLUMNS]  # nothing empty
 
@@ -299,35 +269,32 @@ class Page:
         return shown
 
     def _write_cell(self, column: str, value: object) -> str:
-        if column == "disturbed" and not value:
+        if value is None or (column == "disturbed" and not value):
             return "–"
         if isinstance(value, (bool, np.bool_)):
             return self.say("yes") if value else ""
         if isinstance(value, (float, np.floating)):
-            if column in ("p", "share") and value < 0.001:
-                return f"< {self.number(0.001)}"
-            if column in (*SHARES, "threshold", "predicted", "probability_referable"):
-                return write_probability(value, self.lang, 3 if column in SHARES else None)
+            if column in ("p", "share"):  # never 0, but < 0.001
+                return write_probability(max(value, 1e-6), self.lang, 3)
+            if column in ("threshold", "predicted", "probability_referable"):
+                return write_probability(value, self.lang)
             return self.number(value)
-        if value is None:
-            return "–"
         text = str(value)
-        if column in ("level", "levels"):
-            return translate(write_decimals(text, self.lang), self.lang)
+        if column == "level":
+            text = write_decimals(text, self.lang)
         if column in ("term", "factor"):
-            return name_term(text, partial(translate, lang=self.lang))
-        return translate(text, self.lang)
+            return name_term(text, self.say)
+        return self.say(text)
 
 
 def write_table(shown: pd.DataFrame, caption: str = "") -> str:
     """Write a formatted table for the page: numbers to the right, bounds below their value."""
     kinds = []
+    heads = ""
     for header in shown:
         is_number = shown[header].str.match(r"(?:[<>] )?[-–\d∞]").all()
         kinds.append(' class="n"' if is_number else "")
-    heads = [
-        f"<th{kind}>{escape_html(head)}</th>" for head, kind in zip(shown, kinds, strict=True)
-    ]
+        heads += f"<th{kinds[-1]}>{escape_html(header)}</th>"
     rows = []
     # a number, its bounds, and what it is true of
     parts = re.compile(r"^([^[(]*\d[^[(]*?)(?: (\[.*?\]))?(?: (\(.*\)))?$")
@@ -340,12 +307,12 @@ def write_table(shown: pd.DataFrame, caption: str = "") -> str:
         rows.append(re.sub(" ?<i[^>]*></i>", "", f"<tr>{''.join(cells)}</tr>"))
     caption = caption and f"<caption>{caption}</caption>"
     return (
-        f'<div class="scroll"><table>{caption}<thead><tr>{"".join(heads)}</tr></thead>'
+        f'<div class="scroll"><table>{caption}<thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _list_values(rows: pd.DataFrame, column: str) -> list[str]:
+def _list_values(rows: pd.DataFrame, column: str) -> str:
     """List the distinct values of a column as sorted text; empty if it is missing."""
     values = rows[column].dropna() if column in rows else []
-    return sorted({str(value) for value in values} - {""})
+    return ", ".join(sorted({str(value) for value in values} - {""}))

@@ -4,6 +4,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,37 +87,31 @@ def run_analysis(
     checked = model(**{**read_defaults(path), **values})
     parameters = {name: getattr(checked, name) for name in parameters}
     find_listed(out)  # raises before the notebook starts
-    is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     try:
-        with (
-            tempfile.TemporaryDirectory(dir=out, prefix=".report-") as temporary,
-            tempfile.TemporaryDirectory() as logs,
-        ):
-            written = Path(temporary).resolve()
+        with tempfile.TemporaryDirectory(dir=out, prefix=".report-") as temporary:
+            written = Path(temporary).resolve() / "page"
             notebook = execute_notebook(
                 path,
                 None,
                 {**parameters, "out": str(written)},
-                Path(logs) / "log",
+                Path(temporary, "log"),
                 cwd=root,
                 progress_bar=bool(sys.stderr and sys.stderr.isatty()),
             )
-            lang = parameters.get("lang", "en")
-            page = render(notebook, lang, parameters.get("published", True))
+            page = render(notebook, checked.lang, getattr(checked, "published", True))
             write_listed(written / "report.html", page.encode())
             for file in find_listed(out):
                 file.unlink()
             # the list first, so that a kill leaves nothing that is not listed
             for file in sorted(written.iterdir(), key=lambda file: file.name != LISTING):
                 file.replace(out / file.name)
-    except (papermill.PapermillExecutionError, DrError) as error:
-        if is_new:
-            out.rmdir()
-        if isinstance(error, DrError):
-            raise
+    except papermill.PapermillExecutionError as error:
         is_told = error.ename in ("SystemExit", "DrError")
         raise DrError(error.evalue if is_told else f"{error.ename}: {error.evalue}") from error
+    finally:
+        with suppress(OSError):  # it is not empty
+            out.rmdir()
     return out / "report.html"
 
 

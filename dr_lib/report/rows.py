@@ -20,19 +20,10 @@ class Paper(NamedTuple):
     authors: str
     notebooks: tuple[str, ...]  # that make the rows of its study
     studies: tuple[str, ...]  # their study files: together they judge each of its claims
-    task: str = ""  # of its rows, where its notebooks have several
     may_differ: tuple[str, ...] = ()  # columns in which rows of its study differ on purpose
     # one cell of its design has one level of each of these columns, of so many
     design: Mapping[str, int] = MappingProxyType({})
     derive: str = ""  # adds the columns that its claims speak of
-
-
-class Rows(NamedTuple):
-    """The rows of a paper's notebooks below some folders, and the selection for an analysis."""
-
-    table: pd.DataFrame
-    selection: Selection
-    num_others: int  # rows of the paper's notebooks that are of another task
 
 
 def load(function: str) -> Callable:
@@ -50,7 +41,8 @@ def open_rows(
     pool: str = "",
     only: str = "",
     exclude: str = "",
-) -> Rows:
+    lang: str = "en",
+) -> Selection:
     """Read the rows below the folders, and select those of a paper's study.
 
     Args:
@@ -61,11 +53,12 @@ def open_rows(
         pool: columns of the identity that tell no groups apart, separated by commas.
         only: an expression that is true for the rows, see `choose_rows`.
         exclude: marks of runs whose times do not count, separated by commas.
+        lang: en or pt, of the names of groups.
 
     Example:
         >>> from dr_lib.claims.papers import PAPERS
-        >>> rows = open_rows(PAPERS["A"], "papermill_runs/demo", Path("."))
-        >>> len(rows.selection.finished)
+        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path("."))
+        >>> len(selection.finished)
         2
     """
     folders = [root / name for name in split_paths(runs)]
@@ -76,14 +69,13 @@ def open_rows(
     table = pd.DataFrame(columns=["notebook", "status"])
     if read_rows(*folders):
         table = choose_rows(read_runs(*folders), only)
-    rows = list_paper_rows(paper, table)
-    if rows.empty:  # the paper's, else its notebooks' other task
-        rows = list_paper_rows(paper, table, task="")
-    excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-    pooled = list_pooled(pool, table)
-    selection = select_runs(rows, exclude=excluded, pool=pooled, may_differ=paper.may_differ)
-    num_others = len(list_paper_rows(paper, table, task="")) - len(rows)
-    return Rows(rows, selection, num_others)
+    return select_runs(
+        list_paper_rows(paper, table),
+        pool=list_pooled(pool, table),
+        exclude=exclude.replace(",", " ").split(),
+        may_differ=paper.may_differ,
+        lang=lang,
+    )
 
 
 def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
@@ -110,11 +102,6 @@ def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
     return chosen.reset_index(drop=True)
 
 
-def list_paper_rows(paper: Paper, table: pd.DataFrame, task: str | None = None) -> pd.DataFrame:
-    """List the rows of a paper's notebooks, of the paper's task unless another is named."""
-    if task is None:
-        task = paper.task
-    rows = table[table["notebook"].isin(paper.notebooks)]
-    if task and "task" in rows:
-        rows = rows[rows["task"].fillna(task) == task]
-    return rows.reset_index(drop=True)
+def list_paper_rows(paper: Paper, table: pd.DataFrame) -> pd.DataFrame:
+    """List the rows of a paper's notebooks."""
+    return table[table["notebook"].isin(paper.notebooks)].reset_index(drop=True)

@@ -20,6 +20,7 @@ from dr_lib.processes import read_last_words
 PACKAGES = {  # module: what pip calls it
     "cv2": "opencv-python-headless",
     "google_crc32c": "google-crc32c",
+    "ruamel": "ruamel.yaml",
     "pynvml": "nvidia-ml-py",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
@@ -36,9 +37,8 @@ ALWAYS = (
     "psutil",
     "pydantic",
     "pynvml",
-    "ruamel.yaml",
+    "ruamel",
     "scipy",
-    "seaborn",
     "sklearn",
 )
 # needed to serve a model
@@ -63,7 +63,7 @@ def install_missing(*modules: str) -> list[str]:
         DrError: this is no cloud runtime, or the installation failed.
     """
     needed = (*ALWAYS, *modules)
-    absent = [name for name in needed if not _is_there(name)]
+    absent = [name for name in needed if not importlib.util.find_spec(name)]
     missing = [PACKAGES.get(name, name) for name in absent]
     if missing and find_platform() == "local":
         install = write_install("-r", "requirements.txt")
@@ -74,18 +74,13 @@ def install_missing(*modules: str) -> list[str]:
     return missing
 
 
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of ruamel.yaml, ruamel
-        return False
-
-
 def set_up(root: Path, notebook: str, *modules: str) -> None:
     """Install what the runtime lacks, check the notebook's parameters, and print where it runs.
 
-    Figures start from Matplotlib's own style: a user's matplotlibrc may need a LaTeX that is not
-    there, and it or a style of IPython's start-up would change what a report shows.
+    A notebook that Jupyter opened below the repository works in the root from then on, as studies
+    and commands do. Figures start from Matplotlib's own style: a user's matplotlibrc may need a
+    LaTeX that is not there, and it or a style of IPython's start-up would change what a report
+    shows.
 
     Args:
         root: folder that holds dr_lib.
@@ -93,21 +88,37 @@ def set_up(root: Path, notebook: str, *modules: str) -> None:
         modules: to install besides those of every notebook, by the names that are imported.
 
     Raises:
-        DrError, SystemExit: see `install_missing` and `describe_machine`.
+        DrError: see `install_missing`.
+        SystemExit: an unknown parameter or an invalid value; Jupyter shows it as one sentence.
     """
     from IPython import get_ipython
 
     shell = get_ipython()
-    if shell and shell.user_ns.get("mode") == "plain":  # whose tf.data reads the records
+    names = shell.user_ns if shell else {}
+    if names.get("mode") == "plain":  # whose tf.data reads the records
         modules = (*modules, "tensorflow")
-    print(describe_machine(root, notebook, *install_missing(*modules)))
-    if Cells(root, notebook).find_edits():
-        print(f"This notebook is not that of {root}: its version or its cells are others.")
+    added = install_missing(*modules)
     from matplotlib import rcdefaults
 
+    from dr_lib.parameters import ParameterError, read_parameters
+
     rcdefaults()
-    if shell and "results" in shell.user_ns:
-        keep_results(shell.user_ns["results"])
+    try:
+        if shell:
+            cells = shell.history_manager.input_hist_raw
+            names.update(dict(read_parameters(notebook, cells, names)))
+    except ParameterError as error:
+        raise SystemExit(str(error)) from None
+    if root.resolve() in Path.cwd().resolve().parents:
+        os.chdir(root)
+        print(f"Folders are named from {Path.cwd()}.")
+    print(describe_machine(root))
+    if added:
+        print("added", *added)
+    if Cells(root, notebook).find_edits():
+        print(f"This notebook is not that of {root}: its version or its cells are others.")
+    if "results" in names:
+        keep_results(names["results"])
 
 
 def keep_results(results: str) -> None:
@@ -139,32 +150,10 @@ def keep_results(results: str) -> None:
         )
 
 
-def describe_machine(root: Path, notebook: str, *added: str) -> str:
-    """Read the notebook's parameters by `read_parameters`, and describe in one line where it runs.
-
-    A notebook that Jupyter opened below the repository works in the root from then on, as studies
-    and commands do.
-
-    Returns:
-        Platform, device, Keras backend, commit of the folder, packages added.
-
-    Raises:
-        SystemExit: an unknown parameter or an invalid value; Jupyter shows it as one sentence.
+def describe_machine(root: Path) -> str:
+    """Describe in one line where a notebook runs: platform, device, Keras backend, commit of the
+    folder.
     """
-    from IPython import get_ipython
-
-    from dr_lib.parameters import ParameterError, read_parameters  # which needs pydantic
-
-    shell = get_ipython()
-    try:
-        if shell:
-            cells = shell.history_manager.input_hist_raw
-            shell.user_ns.update(dict(read_parameters(notebook, cells, shell.user_ns)))
-    except ParameterError as error:
-        raise SystemExit(str(error)) from None
-    if root.resolve() in Path.cwd().resolve().parents:
-        os.chdir(root)
-        print(f"Folders are named from {Path.cwd()}.")
     facts = probe()
     device = " + ".join(facts.gpus) or f"{facts.cpu} ({facts.num_cpus} cores)"
     if facts.gpu_error:  # an error where a training needs it
@@ -174,31 +163,26 @@ def describe_machine(root: Path, notebook: str, *added: str) -> str:
         backend = "jax"
         device = f"TPU ({facts.num_tpu_chips} chips)"
     backend = os.environ.get("KERAS_BACKEND", backend)
-    more = f", added {' '.join(added)}" if added else ""
     commit = shorten_commit(read_commit(root))
     if why := explain_commit(root):
         commit += f" ({why})"
-    return f"{facts.platform}, {device}, Keras on {backend}, commit {commit}{more}"
+    return f"{facts.platform}, {device}, Keras on {backend}, commit {commit}"
 
 
 def _install(packages: list[str]) -> None:
     pip = [sys.executable, "-m", "pip"]
     listed = [*pip, "list", "--format=freeze"]
     shipped = subprocess.run(listed, capture_output=True, text=True).stdout
+    accepted = Path(__file__).resolve().parents[2] / "requirements.txt"
+    lines = accepted.read_text(encoding="utf-8").splitlines()
+    versions = {re.split("[<>=]", line)[0]: line for line in lines}
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
         constraints.write_text(shipped, encoding="utf-8")
         command = [*pip, "install", "--quiet", "--constraint", str(constraints)]
-        command += map(_find_version, packages)
+        command += [versions.get(name, name) for name in packages]
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = read_last_words(ran.stderr, "pip failed")
         hint = "on Kaggle, turn on Internet in the notebook's settings"
         raise DrError(f"could not install {', '.join(packages)} ({why}); {hint}")
-
-
-def _find_version(package: str) -> str:
-    """Add the accepted versions to a package's name, if the folder states them."""
-    path = Path(__file__).resolve().parents[2] / "requirements.txt"
-    listed = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return next((line for line in listed if re.split("[<>=]", line)[0] == package), package)

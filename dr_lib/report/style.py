@@ -1,27 +1,22 @@
-"""Shared by all figures and tables: colours, words in two languages, number formats, axes,
-panels.
-"""
+"""Shared by all figures and tables: colours, words in two languages, axes, panels."""
 
-import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from html import escape
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
-from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from dr_lib.numbers import write_number
+from dr_lib.numbers import write_number, write_span
+from dr_lib.runs import schema
 
 INK = "#1b1f24"
 MUTED = "#5b6572"
@@ -55,12 +50,11 @@ NAMES = {
     "mobilenet": "MobileNet",
     "inception_v3": "InceptionV3",
 }
-# others as their column
-FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "repetitions"}
 SAMPLE = "synthetic sample, not photographs"
 IMAGES = "synthetic images, for timing only"
 
 
+@cache
 def read_headers() -> dict[str, str]:
     """Read the English headers of table columns, with units."""
     return {
@@ -71,18 +65,18 @@ def read_headers() -> dict[str, str]:
 
 
 def choose_words(lang: str) -> Callable[[str], str]:
-    """Return a function that translates sentences; English sentences are the keys of words.csv.
+    """Return a function that translates as `translate` does.
 
     Raises:
         ValueError: the language is neither en nor pt.
     """
     if lang not in ("en", "pt"):
         raise ValueError(f"no words for lang={lang!r}: choose en or pt")
-    return _read_portuguese().__getitem__ if lang == "pt" else str
+    return partial(translate, lang=lang)
 
 
 def translate(text: str, lang: str) -> str:
-    """Translate a text that may be one of the suite's own; any other stays as it is."""
+    """Translate a text that is one of the suite's own, a key of words.csv; any other stays."""
     return text if lang == "en" else _read_portuguese().get(text, text)
 
 
@@ -91,9 +85,25 @@ def name(level: object) -> str:
     return NAMES.get(level) or (f"{level:g}" if isinstance(level, float) else str(level))
 
 
+def name_column(column: str, say: Callable[[str], str]) -> str:
+    """Name a column of work, stack or hardware as its header does, without the unit: image side,
+    or lado da imagem; another by itself.
+    """
+    is_ours = column in {*schema.WORK, *schema.STACK, *schema.HARDWARE, "residual"}
+    header = read_headers().get(column, column) if is_ours else column
+    return say(header).partition(" [")[0]
+
+
 def name_term(term: str, say: Callable[[str], str]) -> str:
     """Name a factor, or an interaction of factors joined by x."""
-    return " x ".join(say(FACTOR_NAMES.get(factor, factor)) for factor in term.split(" x "))
+    return " x ".join(name_column(factor, say) for factor in term.split(" x "))
+
+
+def write_scoped(row: pd.Series, column: str, lang: str) -> str:
+    """Write a value of a row and its bounds, with what they rest on if it is less than all."""
+    text = write_span(row, column, lang)
+    scope = row.get(f"{column}_scope")
+    return f"{text} ({translate(scope, lang)})" if scope and isinstance(scope, str) else text
 
 
 class ShownFigure(Figure):
@@ -105,8 +115,7 @@ class ShownFigure(Figure):
     def draw(self, renderer: RendererBase) -> None:
         """Draw the figure with names as they are."""
         for text in self.findobj(Text):
-            if "\\mathdefault" not in text.get_text() and "$" in text.get_text():
-                text.set_parse_math(False)
+            text.set_parse_math("\\mathdefault" in text.get_text())
         super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
@@ -114,38 +123,22 @@ class ShownFigure(Figure):
 
 
 def write_figure(figure: Figure, suffix: str) -> bytes:
-    """Write a figure as png, pdf or svg: text stays text, over 2,000 marks become a picture."""
-    marks = {line: len(line.get_xdata()) for line in figure.findobj(Line2D)}
-    for points in figure.findobj(PathCollection):
-        marks[points] = len(points.get_offsets())
-    if sum(marks.values()) > 2000:
-        for artist, number in marks.items():
-            artist.set_rasterized(number > 100)
+    """Write a figure as png, pdf or svg; its text stays text."""
     drawn = BytesIO()
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     settings = {"svg.fonttype": "none", "svg.hashsalt": "dr", "pdf.fonttype": 42}
     with rc_context(settings):
-        figure.savefig(
-            drawn,
-            format=suffix,
-            dpi=150,
-            metadata={"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix),
-        )
+        figure.savefig(drawn, format=suffix, dpi=150, metadata=dates.get(suffix))
     return drawn.getvalue()
 
 
 def embed_figure(svg: bytes, words: str) -> str:
-    """Turn a figure into part of a page: it has the page's type, its width, and words for it."""
+    """Turn a figure into part of a page, which gives it its type and its width; words tell those
+    who do not see it.
+    """
     text = svg.decode()
     text = text[text.index("<svg") :]
-    # as Matplotlib 3.10 writes it, and as earlier ones do
-    text = re.sub(r"font-family: [^;\"]*(; )?", "", text)
-    text = re.sub(r"font: (?:(\d{3}|bold) )?([\d.]+px)[^;\"]*", _name_size, text)
-    text = re.sub(r' width="[\d.]+pt"| height="[\d.]+pt"', "", text, count=2)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(words)}"', 1)
-
-
-def _name_size(font: re.Match) -> str:
-    return f"font-weight: {font[1] or 'normal'}; font-size: {font[2]}"
 
 
 def open_panels(
@@ -167,7 +160,7 @@ def open_panels(
     """
     columns = min(columns, num_panels)
     num_rows = -(-num_panels // columns)
-    heights = [heights] * num_rows if isinstance(heights, (int, float)) else list(heights)
+    heights = np.broadcast_to(heights, num_rows)
     figure = ShownFigure(figsize=(width, 0.4 + sum(heights)), layout="constrained")
     axes = figure.subplots(
         num_rows,
@@ -180,10 +173,9 @@ def open_panels(
     for ax in axes[num_panels:]:
         ax.remove()
     for ax in axes[:num_panels]:
-        sns.despine(ax=ax)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.spines[:].set_color(MUTED)
         ax.tick_params(colors=MUTED, labelcolor=INK, labelsize=9)
-        for spine in ax.spines.values():
-            spine.set_color(MUTED)
     return figure, list(axes[:num_panels])
 
 
@@ -191,19 +183,15 @@ def draw_runs(
     ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float, colour: str
 ) -> None:
     """Draw a point per run, side by side; hollow if the run was disturbed."""
-    is_disturbed = disturbed.to_numpy(bool)
-    for is_kind, fill in ((~is_disturbed, colour), (is_disturbed, "white")):
-        if is_kind.any():
-            ax.plot(
-                np.asarray(x)[is_kind],
-                np.asarray(y)[is_kind],
-                "o",
-                mfc=fill,
-                mec=colour,
-                mew=0.8,
-                ms=size,
-                zorder=4,
-            )
+    ax.scatter(
+        x,
+        y,
+        size**2,
+        facecolors=np.where(disturbed, "white", colour),
+        edgecolors=colour,
+        linewidths=0.8,
+        zorder=4,
+    )
 
 
 def use_commas(ax: Axes, lang: str, axes: str = "xy") -> None:

@@ -19,7 +19,6 @@ from dr_lib.statistics.times import FEW_SESSIONS, WITHIN
 # what tells endpoints apart
 KINDS = (
     "group",
-    "machine",
     "environment",
     "instance_type",
     "model",

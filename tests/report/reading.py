@@ -2,9 +2,9 @@
 
 import html
 import re
-from html.parser import HTMLParser
 
 import pandas as pd
+from bs4 import BeautifulSoup
 from matplotlib.text import Text
 
 from dr_lib.report.groups import select_runs
@@ -40,30 +40,12 @@ def find_english(page: str) -> list[str]:
     return [text for text in texts if len(re.findall(english, text)) > 1]
 
 
-class Shown(HTMLParser):
-    """The pictures of a page, and its text."""
-
-    def __init__(self, page: str):
-        super().__init__()
-        self.tags = set()
-        self.pictures = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.pictures += [dict(attrs)] if tag == "img" else []
-
-    def handle_data(self, data):
-        self.text += data
-
-
 HOSTILE = "<img src=x onerror=alert(1)><b>my_*model* $5 $\\no{"
 
 
 def check_hostile(page: str, times: int) -> None:
     """All of it is text, so many times at least, and no picture is from elsewhere."""
-    shown = Shown(page)
-    assert shown.text.count(HOSTILE) >= times and not {"b", "script"} & shown.tags
-    assert all(picture["src"].startswith("data:") for picture in shown.pictures)
-    assert not any("onerror" in picture for picture in shown.pictures)
+    shown = BeautifulSoup(page, "html.parser")
+    assert shown.get_text().count(HOSTILE) >= times
+    assert not shown.find_all(["b", "script"]) + shown.find_all(onerror=True)
+    assert all(picture["src"].startswith("data:") for picture in shown.find_all("img"))

@@ -4,32 +4,27 @@ import pandas as pd
 import pytest
 
 from dr_lib.report.answer import answer_ratio, answer_training, list_limits
-from dr_lib.report.groups import select_runs, tabulate_groups
+from dr_lib.report.groups import compare_groups, select_runs, tabulate_groups
 from dr_lib.report.style import choose_words
-from dr_lib.runs.row import read_runs
 from dr_lib.statistics.times import FEW_SESSIONS
-from tests.conftest import ROOT
-
-NAN = float("nan")
+from tests.report.real_rows import CPU, T4X2
+from tests.report.test_groups import run
 
 
 @pytest.mark.parametrize(
     ("bounds", "scope", "words"),
     [
-        ((1.5, 1.7), "", "On T4 it takes 1.60 [1.50, 1.70] times as long."),
-        (
-            (0.9, 2.8),
-            "",
-            "On T4 it takes 1.60 [0.90, 2.80] times as long, and may take equally long.",
-        ),
-        ((NAN, NAN), FEW_SESSIONS, f"On T4 it takes 1.6 ({FEW_SESSIONS}) times as long."),
+        ((1.5, 1.7), "", "1.60 [1.50, 1.70] times as long."),
+        ((0.9, 2.8), "", "1.60 [0.90, 2.80] times as long, and may take equally long."),
+        ((None, None), FEW_SESSIONS, f"1.6 ({FEW_SESSIONS}) times as long."),
     ],
 )
 def test_a_ratio_that_may_be_one_is_said_to_be(bounds, scope, words):
     """And one without an interval says why."""
     names = ["slower", *(f"times_as_long{end}" for end in ("", "_low", "_high", "_scope"))]
     ratio = pd.Series(["T4", 1.6, *bounds, scope], names)
-    assert answer_ratio(ratio, choose_words("en"), "en") == words
+    said = answer_ratio(ratio.fillna(float("nan")), choose_words("en"), "en")
+    assert said == f"On T4 it takes {words}"
 
 
 def test_what_limits_times_is_listed():
@@ -52,8 +47,25 @@ def test_what_limits_times_is_listed():
 )
 def test_the_interval_of_one_session_is_called_so(boots, note):
     """The number on the first screen, as in the table: another session may differ by more."""
-    runs = read_runs(ROOT / "docs" / "measured" / "amd-epyc-2-cores").assign(boot=[*boots])
-    selection = select_runs(runs)
+    selection = select_runs(run([10, 11, 12, 13], boot=[*boots]))
     groups = tabulate_groups(selection, ["train_s"])
     (number,) = answer_training(selection, groups, pd.DataFrame()).numbers
     assert number.note == note and number.bounds
+
+
+def test_an_answer_is_portuguese_to_the_names_of_groups():
+    """What our code names, in columns and levels, has its Portuguese; decimal signs, too."""
+    rows = [run([20], CPU, mode="plain", learning_rate=0.01), run([10], T4X2, mode="fast")]
+    rows = pd.concat([rows[0], rows[1].assign(learning_rate=0.01, jit=True)])
+    selection = select_runs(rows, lang="pt")
+    groups = tabulate_groups(selection, ["train_s"])
+    ratios = compare_groups(selection, "train_s")
+    answer = answer_training(selection, groups, ratios, "pt", published=False)
+    names = ["Kaggle, 2 x Tesla T4, modo rápido", "CPU, modo simples"]
+    assert [number.heading for number in answer.numbers] == names
+    differ = (
+        "Os dois diferem em: modo (rápido, simples); compilado por XLA (não, sim); hardware."
+    )
+    assert differ in answer.limits
+    work = select_runs(pd.concat([rows, rows.assign(learning_rate=0.1, seed=9)]), lang="pt")
+    assert "CPU, modo simples, taxa de aprendizado 0,1" in set(work.timed["group"])

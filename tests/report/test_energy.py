@@ -7,7 +7,6 @@ from dr_lib.report.energy import measure_energy, tabulate_energy
 from dr_lib.report.groups import select_runs
 from tests.report.real_rows import T4X2, TPU, copy_row
 
-NAN = float("nan")
 COUNTED = {
     "gpu_energy_j": 3.96e6,
     "epochs": 10,
@@ -17,32 +16,28 @@ COUNTED = {
 
 
 def test_joules_and_grams_by_hand():
-    """1.1 kWh: 396 kJ an epoch of 1,000 images, 42.35 g by Brazil's 38.5 g a kWh."""
+    """1.1 kWh: 396 kJ an epoch of 1,000 images, 42.35 g by Brazil's 38.5 g a kWh; where four
+    epochs were trained, 990 kJ each. 500 J of 200 predictions are 2.5 J each.
+    """
     runs = pd.DataFrame([copy_row("10", **COUNTED, **T4X2)])
     (row,) = measure_energy(runs, g_per_kwh=38.5).to_dict("records")
     names = ("energy_j", "joules_per_epoch", "joules_per_image", "gco2")
     assert [row[name] for name in names] == pytest.approx([3.96e6, 396_000, 396, 42.35])
     assert pd.isna(row["joules_per_prediction"])
+    (early,) = measure_energy(runs.assign(epochs_done=4)).to_dict("records")
+    assert early["joules_per_epoch"] == pytest.approx(990_000) and pd.isna(early["gco2"])
     load = copy_row("22", "litert_int8", gpu_energy_j=500.0, num_predictions=200, **T4X2)
     assert measure_energy(pd.DataFrame([load]))["joules_per_prediction"].tolist() == [2.5]
-    assert measure_energy(runs)["gco2"].isna().all()
-    early = measure_energy(runs.assign(epochs_done=4))  # of ten: 990 kJ each
-    assert early["joules_per_epoch"].tolist() == pytest.approx([990_000])
 
 
-def test_the_energy_of_a_part_is_not_the_runs():
-    """94 of 100 s of a training are no measurement, 96 are."""
-    runs = [
-        copy_row("10", train_s=100.0, monitored_s=s, **COUNTED, **T4X2) for s in (94.0, 96.0)
-    ]
-    energy = measure_energy(pd.DataFrame(runs))
-    assert energy["energy_j"].tolist() == pytest.approx([NAN, 3.96e6], nan_ok=True)
-
-
-@pytest.mark.parametrize("changes", [TPU, T4X2])
-def test_what_nobody_counted_is_not_measured(changes):
-    """A TPU tells nothing, nor an older GPU. They have no line beside what was counted."""
-    rows = [copy_row("10", **changes), copy_row("10", **COUNTED, **T4X2)]
-    assert tabulate_energy(select_runs(pd.DataFrame(rows[:1]))).empty
-    assert tabulate_energy(select_runs(pd.DataFrame(rows)))["n"].tolist() == [1]
+def test_what_nobody_counted_whole_is_not_measured():
+    """A TPU tells nothing, nor an older GPU, and 94 of 100 s are no measurement, as 96 are; they
+    have no line beside what was counted.
+    """
+    whole = copy_row("10", train_s=100.0, monitored_s=96.0, **COUNTED, **T4X2)
+    part = whole | {"monitored_s": 94.0, "seed": 9}
+    for row in (part, copy_row("10", **TPU), copy_row("10", **T4X2)):
+        assert tabulate_energy(select_runs(pd.DataFrame([row]))).empty
+        table = tabulate_energy(select_runs(pd.DataFrame([row, whole])))
+        assert (table["n"].tolist(), table["energy_j"].tolist()) == ([1], [3.96e6])
     assert tabulate_energy(select_runs(pd.DataFrame())).empty

@@ -46,13 +46,14 @@ def write_rows(folder: Path, *notebooks: str) -> Path:
         ),
         (["my_own"], {}, "none reads those of my_own.: choose one with --notebook"),
         (["10_train"], {"epoch": 1}, "^epoch: unknown, choose from lang, out, runs, "),
+        (["10_train"], {"lang": "pt-BR"}, "^lang is 'pt-BR': it should be 'en' or 'pt'"),
         (["10_train"], {"exclude": "noise"}, "^exclude 'noise': choose from resumed"),
         (["10_train"], {"pool": "modes"}, "pool modes: no row has it, choose"),
     ],
 )
 def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, message):
-    """Rows of two analyses, rows that none reads, an unknown notebook or parameter, a notebook
-    that stops.
+    """Rows of two analyses, rows that none reads, an unknown parameter or value, a notebook that
+    stops.
     """
     mine = write_rows(tmp_path / "mine", *notebooks)
     with pytest.raises(DrError, match=message) as error:
@@ -83,13 +84,11 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
     yesterday is left alone.
     """
     monkeypatch.setitem(NOTEBOOKS, "mine", "tests.report.test_render:Mine")
-    lines = [f"{name} = ''" for name in "runs out lang pool only exclude thresholds".split()]
-    lines += ["published = True", "own = True"]
-    tags = {"tags": ["parameters"]}
-    parameters = nbformat.v4.new_code_cell("\n".join(lines), metadata=tags)
-    stop = nbformat.v4.new_code_cell(
-        "open(f'{out}/figure.png', 'w').close()\nraise ValueError(thresholds, own)"
-    )
+    lines = [f"{name} = ''" for name in "runs out pool only exclude thresholds".split()]
+    lines += ["lang = 'en'", "published = True", "own = True"]
+    code = nbformat.v4.new_code_cell
+    parameters = code("\n".join(lines), metadata={"tags": ["parameters"]})
+    stop = code("open(f'{out}.png', 'w').close()\nraise ValueError(thresholds, own)")
     kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
     (tmp_path / "notebooks").mkdir()
     nbformat.write(
@@ -121,25 +120,27 @@ def test_a_report_of_rows_shows_what_they_hold_as_it_is(tmp_path):
 
 def test_a_page_begins_with_its_answer_and_numbers_its_sections():
     """In one language; no code, no printed lines, no untagged cell; headings in both languages."""
-    code = nbformat.v4.new_code_cell
-    titled, report, answer = (
-        nbformat.v4.new_output("display_data", {"text/html": html})
-        for html in ("<h1>Pergunta</h1>", "<p>shown</p>", '<section id="answer">sim</section>')
-    )
-    printed = nbformat.v4.new_output("stream", text="printed")
-    text = nbformat.v4.new_markdown_cell
+
+    def code(*tags, html="", printed=""):
+        shown = nbformat.v4.new_output("display_data", {"text/html": html})
+        outputs = [shown, nbformat.v4.new_output("stream", text=printed)]
+        return nbformat.v4.new_code_cell("secret", metadata={"tags": tags}, outputs=outputs)
+
+    def text(source, *tags):
+        return nbformat.v4.new_markdown_cell(source, metadata={"tags": tags})
+
     cells = [
-        code("one", metadata={"tags": ["title"]}, outputs=[titled]),
-        code("secret", metadata={"tags": ["report"]}, outputs=[report, printed]),
-        text("## Limits · Limites", metadata={"tags": ["heading"]}),
-        text("in English", metadata={"tags": ["en"]}),
-        text("em português", metadata={"tags": ["pt"]}),
-        code("other = 2", outputs=[titled]),
-        code("third = 3", metadata={"tags": ["answer"]}, outputs=[answer]),
+        code("title", html="<h1>Pergunta</h1>"),
+        code("report", html="<p>shown</p>", printed="printed"),
+        text("## Limits · Limites", "heading"),
+        text("in English", "en"),
+        text("em português", "pt"),
+        code(html="untagged"),
+        code("answer", html='<section id="answer">sim</section>'),
     ]
     page = render(nbformat.v4.new_notebook(cells=cells), "pt")
     order = ["<h1>", 'id="answer"', "<p>shown", "Limites</h2>", "em português"]
     assert sorted(order, key=page.index) == order and page.count("shown") == 1
     assert '<h2 id="limites">Limites</h2>' in page
-    absent = ("secret", "printed", "in English", "other = 2", "Limits", "<script")
+    absent = ("secret", "printed", "in English", "untagged", "Limits", "<script")
     assert not any(word in page for word in absent)

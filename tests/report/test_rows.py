@@ -1,41 +1,33 @@
 """Opening the rows of a paper's study: whose they are, and folders that are not there."""
 
-import json
-
 import pandas as pd
 import pytest
 
 from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
 from dr_lib.report.rows import choose_rows, open_rows
+from dr_lib.runs.row import write_row
 from tests.report.real_rows import copy_row
-
-
-def write_rows(folder, *rows):
-    """Write rows where a study leaves them."""
-    (folder / "rows").mkdir(parents=True)
-    for row in rows:
-        (folder / "rows" / f"{row['run_id']}.json").write_text(json.dumps(row))
 
 
 def test_rows_of_other_notebooks_and_tasks_are_not_mixed_in(tmp_path):
     """A folder where everything was tried by hand holds rows of many kinds."""
-    first = copy_row("10", run_id="a")
-    grades = copy_row("10", run_id="g", task="grades")
-    write_rows(tmp_path / "both", first, grades, copy_row("40", "fused", run_id="m"))
-    write_rows(tmp_path / "alone", grades)
-    names = {
-        name: open_rows(PAPERS["A"], name, tmp_path).selection.timed["run_id"].tolist()
-        for name in ("both", "alone")
-    }
-    assert names == {"both": ["a"], "alone": ["g"]}
+    for row in (
+        copy_row("10", run_id="a"),
+        copy_row("10", run_id="g", task="grades"),
+        copy_row("40", "fused", run_id="m"),
+    ):
+        write_row(tmp_path / "mine", row)
+    timed = open_rows(PAPERS["A"], "mine", tmp_path).timed
+    groups = timed.set_index("run_id")["group"].to_dict()
+    assert groups == {"a": "CPU, task referable", "g": "CPU, task grades"}
 
 
 def test_folders_that_are_missing_are_named_unless_they_are_the_default(tmp_path):
     """An analysis without rows shows the paper alone."""
     for paper in "ABD":
-        rows = open_rows(PAPERS[paper], "rows", tmp_path, default="rows")
-        assert rows.table.empty and rows.selection.timed.empty
+        selection = open_rows(PAPERS[paper], "rows", tmp_path, default="rows")
+        assert selection.finished.empty and selection.excluded.empty
     with pytest.raises(DrError, match="rwos: no such folder"):
         open_rows(PAPERS["A"], "rwos", tmp_path, default="rows")
 

@@ -5,7 +5,6 @@ run.
 import ast
 import csv
 import re
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -14,14 +13,12 @@ import pytest
 
 from dr_lib.claims.claims import read_claims
 from dr_lib.claims.papers import PAPERS
-from dr_lib.evaluation import card
+from dr_lib.evaluation.card import METHODS
 from dr_lib.numbers import write_interval, write_probability
 from dr_lib.report import style
 
 ROOT = Path(__file__).resolve().parents[2]
-DRAWING = re.compile(
-    r"dr_lib/report/.*|dr_lib/\w+/(figures|answer|committee|page)\.py|notebooks/.*"
-)
+DRAWING = re.compile(r"/(report/\w+|figures|answer|committee|page|notebooks/\w+)\.py$")
 # called with an English sentence, and where theirs begins among their arguments
 SPEAKERS = dict.fromkeys("say state title heading section note".split(), 0)
 SPEAKERS.update(figure=2, table=2, answer=3)
@@ -30,7 +27,7 @@ SPEAKERS.update(figure=2, table=2, answer=3)
 # modules, and their constants that are shown: a word, several, or values by a key
 TABLES = {
     "statistics.intervals": ["UNLEARNED"],
-    "report.style": ["SAMPLE", "IMAGES", "FACTOR_NAMES"],
+    "report.style": ["SAMPLE", "IMAGES"],
     "report.groups": ["COLD", "COPY", "MARKS", "NO_TIME"],
     "statistics.times": ["EQUAL", "FEW_PAIRS", "FEW_RUNS", "FEW_SESSIONS", "WITHIN"],
     "claims.page": ["WORDINGS"],
@@ -48,34 +45,25 @@ TABLES = {
 
 
 def list_words_of_tables() -> set[str]:
-    """The words in the tables of the library."""
-    words = set()
+    """The words in the tables of the library, and those of papers and claims."""
+    words = {paper.authors for paper in PAPERS.values()}
     for module, names in TABLES.items():
         for name in names:
             table = getattr(import_module(f"dr_lib.{module}"), name)
             table = [table] if isinstance(table, str) else table
             words.update(table.values() if isinstance(table, dict) else table)
     words.update(claim.place for claim in read_claims() if claim.wording != "reading")
-    words.update(card.METHODS)
-    return words
-
-
-@cache
-def read_code() -> dict[str, list[ast.AST]]:
-    """The syntax of each file of the library and of each notebook."""
-    paths = [*ROOT.glob("dr_lib/**/*.py"), *ROOT.glob("notebooks/*.py")]
-    return {
-        path.relative_to(ROOT).as_posix(): [*ast.walk(ast.parse(path.read_text()))]
-        for path in paths
-    }
+    return words | {*METHODS}
 
 
 def find_sentences() -> set[str]:
     """Every sentence that the figures and the analysis notebooks say, with the words of their
     tables.
     """
-    sentences = list_words_of_tables() | {paper.authors for paper in PAPERS.values()}
-    for nodes in [nodes for path, nodes in read_code().items() if DRAWING.fullmatch(path)]:
+    sentences = list_words_of_tables()
+    paths = [*ROOT.glob("dr_lib/**/*.py"), *ROOT.glob("notebooks/*.py")]
+    for path in [path for path in paths if DRAWING.search(path.as_posix())]:
+        nodes = [*ast.walk(ast.parse(path.read_text()))]
         said = []
         names = set()
         for node in [node for node in nodes if isinstance(node, ast.Call)]:
@@ -85,10 +73,8 @@ def find_sentences() -> set[str]:
             names.update(each.id for each in spoken[:1] if isinstance(each, ast.Name))
         for node in [node for node in nodes if isinstance(node, ast.Assign)]:
             said += [node.value] if ast.unparse(node.targets[0]) in names else []
-        for each in said:
-            halves = [each.body, each.orelse] if isinstance(each, ast.IfExp) else [each]
-            texts = [half.value for half in halves if isinstance(half, ast.Constant)]
-            sentences.update(text for text in texts if isinstance(text, str))
+        texts = [each.value for each in said if isinstance(each, ast.Constant)]
+        sentences.update(text for text in texts if isinstance(text, str))
     return sentences - PAPERS.keys() - {""}
 
 

@@ -46,8 +46,7 @@ def make_scenarios(**columns):
 
 def list_points(ax):
     """The runs of each scenario, from the top."""
-    points = [line for line in ax.lines if line.get_marker() == "o"]
-    return sorted(points, key=lambda line: line.get_ydata()[0])
+    return sorted(ax.collections, key=lambda points: points.get_offsets()[0, 1])
 
 
 def test_each_run_is_a_point_of_its_frameworks_colour_with_the_sum_of_prices():
@@ -61,10 +60,11 @@ def test_each_run_is_a_point_of_its_frameworks_colour_with_the_sum_of_prices():
     assert labels[:4] == [f"MNIST, {size} px, Rede {k}" for size in (32, 64) for k in (1, 2)]
     assert is_whole(figure)
     points = list_points(ax)
-    assert [sorted(line.get_xdata()) for line in points] == [[9] * 8 + [10] * 8 + [11] * 8] * 3
+    seconds = [sorted(each.get_offsets()[:, 0]) for each in points]
+    assert seconds == [[9] * 8 + [10] * 8 + [11] * 8] * 3
     names = ("mxnet", "pytorch", "tensorflow")
     colours = [FRAMEWORK_COLOURS[name] for name in names]
-    assert [to_hex(line.get_markeredgecolor()) for line in points] == colours
+    assert [to_hex(each.get_edgecolor()[0]) for each in points] == colours
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([10] * 24)
     texts = [text.get_text() for text in ax.texts]
     assert texts.count("0.06 USD") == 24
@@ -74,7 +74,7 @@ def test_what_was_measured_of_the_machine_is_drawn():
     """A column without values, and one that is not there, have no panel."""
     columns = ["cpu_percent_mean", "gpu_percent_mean", "gpu_memory_percent_mean"]
     (cpu,) = plot_utilisation(make_scenarios(gpu_percent_mean=None), columns).axes
-    assert {x for line in list_points(cpu) for x in line.get_xdata()} == {95}
+    assert {x for points in list_points(cpu) for x in points.get_offsets()[:, 0]} == {95}
     assert cpu.get_xlabel() == "CPU in use [%]"
 
 
