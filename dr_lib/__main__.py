@@ -1,5 +1,7 @@
 """The command line, python -m dr_lib COMMAND; --help lists the commands."""
 
+import os
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -87,6 +89,8 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context, debug: bool) -> None:
     """Train, time, price and serve a fundus model."""
+    # progress is written there, and some schedulers close it
+    sys.stderr = sys.stderr or open(os.devnull, "w")
     context.obj = Suite(ROOT, TARGETS)
 
 

@@ -20,7 +20,7 @@ def write_command(*words: str | Path) -> str:
         words: behind `-m dr_lib`, quoted where a shell needs it; words in capitals stand for what
             the reader fills in.
     """
-    return shlex.join([find_interpreter(), "-m", "dr_lib", *map(str, words)])
+    return shlex.join([shorten_program(sys.executable), "-m", "dr_lib", *map(str, words)])
 
 
 def write_lasting_command(*words: str | Path) -> str:
@@ -36,12 +36,7 @@ def write_lasting_command(*words: str | Path) -> str:
 
 def write_install(*packages: str) -> str:
     """Write the command that installs packages, or `-r` and a file, for this interpreter."""
-    return shlex.join([find_interpreter(), "-m", "pip", "install", *packages])
-
-
-def find_interpreter() -> str:
-    """Find the command that starts this interpreter from the working directory."""
-    return shorten_program(sys.executable)
+    return shlex.join([shorten_program(sys.executable), "-m", "pip", "install", *packages])
 
 
 def shorten_program(path: str) -> str:

@@ -122,7 +122,6 @@ def replace(path: Path) -> Iterator[Path]:
     Whoever reads the file finds the old content or the new, after a kill and on a full disk too. A
     kill leaves `<name>.tmp` at most, which the next try overwrites; an error leaves nothing.
     """
-    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
@@ -157,7 +156,7 @@ def hash_file(path: Path) -> str:
     """SHA-256 of a file."""
     import hashlib
 
-    with Path(path).open("rb") as file:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

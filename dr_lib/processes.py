@@ -10,14 +10,11 @@ import os
 import sys
 
 
-def end_with_parent(number: int = 9) -> None:
-    """On Linux, send this process a signal when its parent ends; elsewhere do nothing.
-
-    Args:
-        number: of the signal, SIGKILL; `signal` takes longer to import than all else here.
-    """
+def end_with_parent() -> None:
+    """On Linux, have this process killed when its parent ends; elsewhere do nothing."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, number)  # 1 = PR_SET_PDEATHSIG
+        # PR_SET_PDEATHSIG and SIGKILL; `signal` takes longer to import than all else here
+        ctypes.CDLL(None).prctl(1, 9)
 
 
 def bind_to_parent(command: list[str]) -> list[str]:

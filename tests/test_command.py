@@ -116,3 +116,13 @@ def test_a_command_is_imported_when_it_is_used():
     listed += f"; print(sorted({heavy} & set(sys.modules)))"
     shown = subprocess.check_output([sys.executable, "-c", listed], cwd=ROOT, text=True)
     assert shown.endswith("\n[]\n")
+
+
+def test_progress_goes_nowhere_if_nobody_listens():
+    """A study started with standard error closed, as by some schedulers, runs."""
+    words = "from tqdm import tqdm; from dr_lib.__main__ import main; "
+    words += (
+        "main(['plan', 'papermill_runs/demo.yaml'], standalone_mode=False); tqdm([1]).close()"
+    )
+    command = ["bash", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, words]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

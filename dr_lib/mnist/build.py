@@ -30,8 +30,10 @@ class Library:
         try:
             self._functions = ctypes.CDLL(str(path))
         except OSError as error:
-            message = f"{path} cannot be loaded ({error}): delete it to have it built again"
-            raise DrError(message) from error
+            raise DrError(
+                f"{path} cannot be loaded ({error}): delete it to have it built again; if "
+                "its disk executes nothing, set XDG_CACHE_HOME to a folder of another"
+            ) from error
         self._functions.cnn_message.restype = ctypes.c_char_p
         name = ctypes.create_string_buffer(256)
         self.call("cnn_open", name, len(name))
