@@ -4,22 +4,21 @@ Synthetic images are for timing only. `python -m dr_lib.data.small_images DATASE
 Keras loads.
 """
 
-from __future__ import annotations
-
-import importlib.util
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 
+from dr_lib.command import ROOT
 from dr_lib.errors import DrError
 from dr_lib.processes import read_last_words
 
 DIGITS = range(10)
-CHUNK = 100  # images resized at a time: 5 MB of floats at 64 px in colour, which a cache holds
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 # shape of an image, number of images to train and to test on
 DATASETS = {"mnist": ((28, 28, 1), 60_000, 10_000), "cifar10": ((32, 32, 3), 50_000, 10_000)}
@@ -35,25 +34,6 @@ class ImageSet(NamedTuple):
     kind: str  # given, or synthetic: good for timing only
 
 
-def load_mnist(source: str | Path = "keras") -> list[np.ndarray]:
-    """Load MNIST, or generate as many synthetic images of the same shape.
-
-    Args:
-        source: keras, for where Keras keeps it or else its download; the path of an mnist.npz with
-            x_train, y_train, x_test and y_test; or synthetic, see `load_images`.
-
-    Returns:
-        x_train, y_train, x_test, y_test: (n, 28, 28) uint8 images and (n,) int64 digits.
-
-    Raises:
-        DrError: the file is missing or holds something else, or Keras cannot load MNIST.
-    """
-    arrays = (
-        _draw("mnist", 1.0, seed=0) if source == "synthetic" else _read(str(source), "mnist")
-    )
-    return [array[..., 0] if array.ndim == 4 else array for array in arrays]
-
-
 def load_images(
     dataset: str, image_size: int, source: str, *, share: float = 1.0, seed: int = 0
 ) -> ImageSet:
@@ -64,7 +44,7 @@ def load_images(
 
     Args:
         dataset: mnist or cifar10.
-        image_size: side to enlarge the images to, bilinearly [px]; 32 or 64.
+        image_size: side to enlarge the images to, bilinearly [px]: 28 of MNIST, 32 or 64.
         source: keras; synthetic, for images of the same shapes and counts that a network can tell
             apart; or the path of an .npz file with uint8 images x_train and x_test and labels
             y_train and y_test, such as Keras's mnist.npz.
@@ -76,44 +56,24 @@ def load_images(
             set.
     """
     if source == "synthetic":
-        kind = "synthetic"
         arrays = _draw(dataset, share, seed)
     else:
-        kind = "given"
         arrays = _keep(_read(source, dataset), share, seed)
-    resized = [resize(array, image_size) if array.ndim == 4 else array for array in arrays]
-    return ImageSet(*resized, kind)
+    if not (len(arrays[0]) and len(arrays[2])):
+        raise DrError(f"share {share} rounds to no image: choose a larger share")
+    for place in (0, 2):
+        arrays[place] = resize(arrays[place], image_size)
+    return ImageSet(*arrays, "synthetic" if source == "synthetic" else "given")
 
 
 def resize(images: np.ndarray, size: int) -> np.ndarray:
-    """Resize images bilinearly: the centres of the corner pixels' squares stay in place, the
-    borders are repeated.
-
-    Args:
-        images: (n, height, width, channels) uint8.
-        size: new side [px]; to shrink by much would alias.
-
-    Returns:
-        (n, size, size, channels) uint8, rounded.
+    """Resize images, (n, height, width, channels) uint8, bilinearly to a new side [px]; to shrink
+    by much would alias.
     """
-    n, height, width, channels = images.shape
-    if height == width == size:
-        return images
-    rows = _find_resize_weights(height, size)
-    columns = _find_resize_weights(width, size)
-    resized = np.empty((n, size, size, channels), np.uint8)
-    for start in range(0, n, CHUNK):
-        chunk = images[start : start + CHUNK].astype(np.float32)
-        # each axis in turn becomes the last, for one product of matrices
-        chunk = (chunk.transpose(0, 2, 3, 1) @ rows).transpose(0, 3, 2, 1) @ columns
-        resized[start : start + CHUNK] = np.rint(chunk).transpose(0, 1, 3, 2)
+    resized = np.empty((len(images), size, size, images.shape[-1]), np.uint8)
+    for image, place in zip(images, resized, strict=True):
+        place[:] = cv2.resize(image, (size, size)).reshape(place.shape)
     return resized
-
-
-def _find_resize_weights(old: int, new: int) -> np.ndarray:
-    """Return the matrix (old, new) whose columns weight the old pixels in each new pixel."""
-    centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
-    return np.maximum(0, 1 - np.abs(np.arange(old)[:, None] - centres)).astype(np.float32)
 
 
 def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
@@ -123,8 +83,8 @@ def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
     patterns = rng.integers(0, 128, (len(DIGITS), 4, 4, shape[2]), dtype=np.uint8)
     patterns = resize(patterns, shape[0])
     arrays = []
-    for num_images in numbers:
-        labels = rng.integers(0, len(DIGITS), _count(num_images, share))
+    for number in numbers:
+        labels = rng.integers(0, len(DIGITS), round(number * share))
         noise = rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8)
         arrays += [noise + patterns[labels], labels]
     return arrays
@@ -136,30 +96,39 @@ def _read(source: str, dataset: str) -> list[np.ndarray]:
     The first two are to train on, the last two to test.
     """
     path = _fetch(dataset) if source == "keras" else Path(source).expanduser()
-    if not path.is_file():
-        raise DrError(
-            f"{path}: no such file; give keras, synthetic or the path of an .npz file"
-        )
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]
     except Exception as error:  # whatever readers of zip files and of arrays meet
         raise DrError(
-            f"{path} is not an .npz file with {', '.join(ARRAYS)}, or is damaged: {error}"
+            f"{path} is not an .npz file with {', '.join(ARRAYS)}, or is damaged ({error}): give"
+            " keras, synthetic or the path of one"
         ) from error
     shape = DATASETS[dataset][0]
-    checked = []
-    for part, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
-        labels = labels.ravel()
+    for place in (0, 2):
+        images = arrays[place]
+        labels = arrays[place + 1].ravel()
         is_right = images.dtype == np.uint8 and images.shape[1:3] == shape[:2]
         is_right = is_right and images.size == len(labels) * np.prod(shape) > 0
         if not is_right or labels.dtype.kind not in "iu" or not np.isin(labels, DIGITS).all():
             raise DrError(
-                f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype}"
-                f" {labels.shape}: give uint8 (n, {shape}) and n labels from 0 to 9"
+                f"{path}: {ARRAYS[place]} is {images.dtype} {images.shape}, {ARRAYS[place + 1]}"
+                f" {labels.dtype} {labels.shape}: give uint8 (n, {shape}) and n labels from 0 to 9"
             )
-        checked += [images.reshape(-1, *shape), labels.astype(np.int64)]
-    return checked
+        arrays[place] = images.reshape(-1, *shape)
+        arrays[place + 1] = labels.astype(np.int64)
+    return arrays
+
+
+def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]:
+    """Keep a random share of the images (files may be sorted by class), in their order."""
+    rng = np.random.default_rng(seed)
+    kept = []
+    for images, labels in (arrays[:2], arrays[2:]):
+        number = round(len(images) * share)
+        rows = np.sort(rng.choice(len(images), number, replace=False))
+        kept += [images[rows], labels[rows]]
+    return kept
 
 
 def _fetch(dataset: str) -> Path:
@@ -172,13 +141,11 @@ def _fetch(dataset: str) -> Path:
     if path.is_file():
         return path
     # loading needs no backend, but Keras does not start without one that is installed
-    backends = [
-        name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)
-    ]
+    backends = [name for name in ("torch", "jax", "tensorflow") if find_spec(name)]
     fetched = subprocess.run(
         [sys.executable, "-m", __name__, dataset, path],
         env={**os.environ, "KERAS_BACKEND": [*backends, "numpy"][0]},
-        cwd=Path(__file__).resolve().parents[2],  # for dr_lib
+        cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
         errors="replace",
@@ -200,30 +167,6 @@ def save(dataset: str, path: Path) -> None:
     if not path.exists():
         with replace(path) as temporary, temporary.open("wb") as file:
             np.savez(file, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
-
-
-def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]:
-    """Keep a random share of the images (files may be sorted by class), in their order."""
-    rng = np.random.default_rng(seed)
-    kept = []
-    for images, labels in (arrays[:2], arrays[2:]):
-        rows = np.sort(rng.choice(len(images), _count(len(images), share), replace=False))
-        kept += [images[rows], labels[rows]]
-    return kept
-
-
-def _count(num_images: int, share: float) -> int:
-    count = round(num_images * share)
-    if not count:
-        raise DrError(
-            f"share {share} of {num_images} images rounds to no image: choose a larger share"
-        )
-    return count
-
-
-def to_floats(images: np.ndarray) -> np.ndarray:
-    """Convert uint8 images to float32 in [0, 1]."""
-    return np.multiply(images, np.float32(1 / 255), dtype=np.float32)
 
 
 if __name__ == "__main__":

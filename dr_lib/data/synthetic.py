@@ -7,9 +7,8 @@ and what its lesions leave of that goes into healthy vessels and drusen. Camera,
 not depend on the grade either.
 """
 
-import json
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from dr_lib.data.photograph.crop import Circle
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
-from dr_lib.files import is_empty, write_text
+from dr_lib.files import is_empty, write_json, write_text
 from dr_lib.hardware.cpus import count_cpus
 
 # Messidor-2 as adjudicated by Krause et al. 2018 (1017, 270, 347, 75, 35 of 1,744 photographs): 26
@@ -106,12 +105,12 @@ def draw_look(rng: np.random.Generator) -> Look:
         >>> 640 <= look.width <= 1280  # px
         True
     """
-    width = int(rng.choice((640, 800, 1024, 1280)))
+    width = rng.choice((640, 800, 1024, 1280))
     height = round(width / rng.choice((1, 4 / 3, 3 / 2)))
     cast = rng.uniform(0.85, 1.15) * rng.normal(1, (0.04, 0.06, 0.15))
     black = int(rng.integers(0, 16))
-    quality = int(rng.integers(78, 97))
-    is_marked = bool(rng.random() < 0.5)
+    quality = rng.integers(78, 97)
+    is_marked = rng.random() < 0.5
     eyes = rng.uniform((0, 0.01, 0, 0.018), (1, 0.035, 0.25, 0.025)).tolist()
     return Look(width, height, rng.uniform(0.86, 1.06), cast, black, quality, is_marked, *eyes)
 
@@ -264,13 +263,6 @@ def _draw_disc(place, rng):
     return layer
 
 
-@cache
-def _shape_retina():
-    """1 on the retina, 0 outside: (SIDE, SIDE) float32."""
-    x = (np.arange(SIDE, dtype=np.float32) - SIDE / 2 + 0.5) / RADIUS
-    return np.clip((1 - np.hypot(x, x[:, None])) * RADIUS + 0.5, 0, 1)
-
-
 def _draw_light(canvas, texture, rng):
     """Draw the light: flash, vignette, texture, macula and grain; none outside the retina."""
     x = ((np.arange(COARSE) + 0.5) / COARSE - 0.5) * SIDE / RADIUS
@@ -293,7 +285,8 @@ def _draw_light(canvas, texture, rng):
     light += np.tile(grain, (3, 3))
     # at times the flash is weak
     light *= rng.uniform(0.4, 0.6) if rng.random() < 0.07 else rng.uniform(0.9, 1.1)
-    return light * _shape_retina()
+    x = (np.arange(SIDE, dtype=np.float32) - SIDE / 2 + 0.5) / RADIUS
+    return light * np.clip((1 - np.hypot(x, x[:, None])) * RADIUS + 0.5, 0, 1)
 
 
 def _photograph(retina, eye, look, rng):
@@ -324,44 +317,37 @@ def draw_sample(
     workers: int | None = None,
     progress: Callable | None = None,
 ) -> Path:
-    """Draw both eyes of every patient into `out/images`, unless they exist; return `out`.
+    """Draw both eyes of every patient into `out/images`; return `out`, which is new or empty.
 
-    `labels.csv` (image relative to `out`, patient, eye, grade) is written last, so that a
-    half-drawn folder is drawn again. The same parameters give the same bytes for any number of
-    workers. `progress` gets (done, total).
+    `labels.csv` (image relative to `out`, patient, eye, grade) is written last. The same parameters
+    give the same bytes for any number of workers. `progress` gets (done, total).
 
     Raises:
-        DrError: `out` holds something else.
+        DrError: `out` holds something.
     """
     out = Path(out)
-    note = out / "sample.json"
-    parameters = json.dumps(
-        {"data_kind": "synthetic", "num_patients": num_patients, "seed": seed}
-    )
-    is_new = is_empty(out)
-    if not is_new and not (note.exists() and note.read_text() == parameters):
-        raise DrError(
-            f"{out} holds other files than this sample: empty it or choose another folder"
-        )
-    if (out / "labels.csv").exists():
-        return out
-    (out / "images").mkdir(parents=True, exist_ok=True)
-    write_text(note, parameters)
+    if not is_empty(out):
+        raise DrError(f"{out} holds other files: empty it, or choose another folder")
+    (out / "images").mkdir(parents=True)
+    note = {"data_kind": "synthetic", "num_patients": num_patients, "seed": seed}
+    write_json(out / "sample.json", note)
     grades = choose_grades(num_patients, seed)
-    labels = [("image", "patient", "eye", "grade")]
+    rows = []
     with map_over(count_cpus() if workers is None else workers) as map_patients:
-        for rows in map_patients(partial(_draw_patient, out, seed), enumerate(grades.tolist())):
-            labels += rows
+        for drawn in map_patients(
+            partial(_draw_patient, out, seed), enumerate(grades.tolist())
+        ):
+            rows += drawn
             if progress:
-                progress(len(labels) - 1, grades.size)
-    write_text(out / "labels.csv", "".join(",".join(map(str, row)) + "\n" for row in labels))
+                progress(len(rows), grades.size)
+    labels = "".join(f"{row}\n" for row in ["image,patient,eye,grade", *rows])
+    write_text(out / "labels.csv", labels)
     return out
 
 
 def _draw_patient(out, seed, numbered):
-    """Write the photographs of a patient, given as a number and two grades.
-
-    Returns rows: image, patient, eye, grade.
+    """Write the photographs of a patient, given as a number and two grades; return their rows of
+    labels.csv.
     """
     number, grades = numbered
     patient = f"p{number:04d}"
@@ -370,6 +356,7 @@ def _draw_patient(out, seed, numbered):
     rows = []
     for eye, grade in zip(("left", "right"), grades, strict=True):
         image, _ = draw_eye(grade, eye, look, rng)
-        rows.append((f"images/{patient}_{eye}.jpg", patient, eye, grade))
-        (out / rows[-1][0]).write_bytes(encode_jpeg(image, look.quality))
+        name = f"images/{patient}_{eye}.jpg"
+        rows.append(f"{name},{patient},{eye},{grade}")
+        (out / name).write_bytes(encode_jpeg(image, look.quality))
     return rows

@@ -26,7 +26,6 @@ from dr_lib.data.labels.schema import (
     REJECTED,
     SCALE,
     SIDES,
-    read_words,
 )
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file
@@ -159,8 +158,6 @@ def _read_table(path: Path, title: str, columns: Sequence[str]) -> pd.DataFrame:
     table = take_columns(sheet)
     if not set(OF_GRADES) <= set(names):  # those of two classes are none of grades
         table = table.drop(columns=OF_GRADES, errors="ignore")
-    for column in table:
-        table[column] = read_words(column, table[column])
     if "age" in table:  # 64 anos
         years = table["age"].str.extract(r"^(\d+)", expand=False).astype(float)
         bands = pd.cut(years, [0, 40, 60, np.inf], right=False, labels=AGES)

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from dr_lib.data.small_images import to_floats
 from dr_lib.errors import DrError
 from dr_lib.hardware import import_keras
 from dr_lib.mnist.cuda import unflatten
@@ -155,7 +154,8 @@ class MnistReference:
 
 
 def _to_pixels(images: np.ndarray) -> np.ndarray:
-    return to_floats(images).reshape(-1, 28, 28, 1)
+    scaled = np.multiply(images, np.float32(1 / 255), dtype=np.float32)
+    return scaled.reshape(-1, 28, 28, 1)
 
 
 def _to_targets(digits: np.ndarray) -> np.ndarray:

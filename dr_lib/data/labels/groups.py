@@ -16,10 +16,9 @@ def unite(patients: pd.Series, pairs: np.ndarray) -> pd.Series:
         patients: the patient of each photograph.
         pairs: (n, 2) int, the places of two photographs that show the same eye.
     """
-    names, codes = np.unique(patients.to_numpy(str), return_inverse=True)  # sorted
+    codes, names = pd.factorize(patients, sort=True)
     ends = codes[pairs].reshape(-1, 2).T
     links = coo_array((np.ones(len(pairs), bool), tuple(ends)), shape=(len(names), len(names)))
-    number, component = connected_components(links, directed=False)
-    first = np.full(number, len(names))
-    np.minimum.at(first, component, np.arange(len(names)))
-    return pd.Series(names[first[component[codes]]], patients.index, name="group")
+    _, component = connected_components(links, directed=False)
+    first = pd.Series(codes).groupby(component[codes]).transform("min")
+    return pd.Series(names[first], patients.index, name="group")

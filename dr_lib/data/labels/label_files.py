@@ -9,13 +9,13 @@ from itertools import filterfalse
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.datasets import Part, read_parts
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.labels.reader import (
-    TEXTS,
-    WORKBOOKS,
+    TABLES,
     Sheet,
     read_numbers,
     read_sheet,
@@ -28,12 +28,12 @@ from dr_lib.errors import DrError
 from dr_lib.files import is_foreign
 
 PICTURES = set(".jpg .jpeg .jpe .jfif .png .tif .tiff .bmp .pgm .ppm .webp".split())
-# refused where one is read, with what to do
-OTHER_TABLES = (".xls", ".xlsb", ".ods", ".numbers")
 # opening one shows whether it is read
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
 # of a table of the user's own
 OWN = {"image_id", "patient_id", "grade", "gradable", "eye", "split", *FACTS}
+# of what may not be a word of one's own
+ALLOWED = {"eye": ("left", "right"), "split": SIDES, "gradable": ("1", "0")}
 # how a file of a picture begins, whatever its name: JPEG, PNG, TIFF, BMP, WebP, GIF, PPM, HEIC,
 # JPEG 2000, DICOM
 PICTURE_START = re.compile(
@@ -41,10 +41,6 @@ PICTURE_START = re.compile(
     rb"|.{4}ftyp(hei|hev|mif|avi)|\0{3}\x0cj[Pp]|.{128}DICM",
     re.DOTALL,
 )
-
-
-class LabelTableError(DrError):
-    """The label table or its photographs are unusable; the message says what to change."""
 
 
 class Source(NamedTuple):
@@ -62,21 +58,21 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
     A file is a photograph by its suffix, or whatever its suffix by its first bytes.
 
     Raises:
-        LabelTableError: there are no photographs.
+        DrError: there are no photographs.
     """
     photographs = []
     label_files = []
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = filterfalse(is_foreign, folders)
-        for path in [Path(parent, name) for name in filterfalse(is_foreign, names)]:
-            if path.suffix.lower() in PICTURES | RARE_PICTURES:
-                photographs.append(path)
-            elif path.suffix.lower() in TEXTS + WORKBOOKS + OTHER_TABLES:
+        for name in filterfalse(is_foreign, names):
+            path = Path(parent, name)
+            suffix = path.suffix.lower()
+            if suffix in TABLES:
                 label_files.append(path)
-            elif PICTURE_START.match(read_start(path)):
+            elif suffix in PICTURES | RARE_PICTURES or PICTURE_START.match(read_start(path)):
                 photographs.append(path)
     if not photographs:
-        raise LabelTableError(
+        raise DrError(
             f"no photographs under {folder}: give the folder that holds JPEG, PNG or TIFF files"
         )
     return sorted(photographs), sorted(label_files)
@@ -99,7 +95,7 @@ def find_sources(
     """Recognise the data set by its label files and by the folders of its photographs.
 
     Args:
-        images: the root.
+        images: the root, resolved.
         labels: the label file, whose photographs may lie in any folder; None looks for some.
         title, columns: of `read_sheet`; with one of them it is no public data set.
 
@@ -110,13 +106,12 @@ def find_sources(
         DrError: no layout fits, or several do, or the file that was given cannot be read.
     """
     photographs, label_files = find_files(images)
-    root = images.resolve().name
     folders = {
-        path: f"{root}/{path.parent.relative_to(images).as_posix()}/" for path in photographs
+        path: f"{path.parent.relative_to(images.parent).as_posix()}/" for path in photographs
     }
     tables = {}
     faults = []
-    for path in [Path(labels)] if labels else label_files:
+    for path in [labels] if labels else label_files:
         try:
             tables[path] = read_sheet(path, title, columns)
         except DrError as error:  # as of a table of other things
@@ -127,25 +122,34 @@ def find_sources(
             Source(part, path, sheet, _choose_folder(part, folders))
             for part in parts
             for path, sheet in tables.items()
-            if _fits(part, path, sheet)
+            if re.search(f"(?i)(^|/){part.file}$", path.as_posix())
+            and part.columns <= {*sheet.names}
         ]
         used = [source for source in fitting if source.photographs]
         if labels and not used:
             used = [source._replace(photographs=photographs) for source in fitting]
+        layouts = {source.part.layout for source in used}
+        if len(layouts) > 1 or len({source.part for source in used}) < len(used):
+            files = ", ".join(
+                f"{s.path.parent.name}/{s.path.name} ({s.part.layout})" for s in used
+            )
+            raise DrError(
+                f"found several label tables: {files}. Choose one with --labels, or give the folder"
+                " of one data set"
+            )
         if used:
-            _check_layout(used)
             said = [f"Tables beside it that cannot be read: {len(faults)}."]
             return used, said if faults else []
     if faults:
         raise faults[0]
-    raise LabelTableError(_explain(own, tables))
-
-
-def _fits(part: Part, path: Path, sheet: Sheet) -> bool:
-    """Whether a file has the name and the columns of a part; of the sample all photographs."""
-    is_named = re.search(f"(?i)(^|/){part.file}$", path.as_posix())
-    is_whole = part.layout != "sample" or len(sheet.rows) == count_sample(path.parent)
-    return bool(is_named) and part.columns <= {*sheet.names} and is_whole
+    # of a table without one of our columns the first line may name people
+    headers = [sheet.header for sheet in tables.values() if own.columns & {*sheet.names}]
+    raise DrError(
+        f"no label table matches the photographs; label files found: {len(tables)}. A label table "
+        "needs the columns image and grade (optionally patient, eye and split): rename yours, or"
+        " choose them with --labels, --column image=NAME and --column grade=NAME; or give the files"
+        f" of a data set of docs/photographs.md. Headers with one of the two: {headers or 'none'}"
+    )
 
 
 def _choose_folder(part: Part, folders: Mapping[Path, str]) -> list[Path]:
@@ -170,42 +174,12 @@ def count_sample(folder: Path) -> int:
         return 0
 
 
-def _explain(own: Part, tables: Mapping[Path, Sheet]) -> str:
-    """Explain why no label file is usable; quote only a header that has one of our columns."""
-    for sheet in tables.values():
-        missing = own.columns - {*sheet.names}
-        if len(missing) == 1:
-            return (
-                f"{sheet.name}: missing: {missing.pop()}; it has the columns"
-                f" {', '.join(filter(None, sheet.header))}: rename one, or choose it with --column"
-            )
-    layouts = ", ".join(dict.fromkeys(part.layout for part in read_parts()[:-1]))
-    return (
-        f"no label table matches the photographs; label files found: {len(tables)}. A label "
-        "table needs the columns image and grade (optionally patient, eye and split): rename yours,"
-        " or choose them with --labels, --column image=NAME and --column grade=NAME; or give the"
-        f" files of one of {layouts}"
-    )
-
-
-def _check_layout(used: list[Source]) -> None:
-    """Check that the label files belong to one data set, each found once."""
-    layouts = {source.part.layout for source in used}
-    if len(layouts) > 1 or len({source.part for source in used}) < len(used):
-        files = ", ".join(f"{s.path.parent.name}/{s.path.name} ({s.part.layout})" for s in used)
-        raise LabelTableError(
-            f"found several label tables: {files}. Choose one with --labels, or give the folder of"
-            " one data set"
-        )
-
-
 def read_rows(source: Source) -> pd.DataFrame:
     """Read a label file of any known data set in one row format.
 
     Returns:
-        labels (the file's name), row (its line), name, patient and by (the title of its column),
-        eye, grade, official, camera, age, sex, quality, visit, and reason (empty, or why the row
-        cannot be used).
+        labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age,
+        sex, quality, visit, and reason (empty, or why the row cannot be used).
 
     Raises:
         DrError: a row holds what it may not hold.
@@ -213,42 +187,33 @@ def read_rows(source: Source) -> pd.DataFrame:
     part, path, sheet, _ = source
     used = [*part.columns | OWN]
     table = take_columns(sheet, used).reindex(columns=used, fill_value="")
-    rows = table[[*FACTS, "eye"]].assign(
-        labels=path.name,
-        row=table.index,
-        name=table[part.image],
-        patient=read_words("patient_id", table["patient_id"]),
-        by=sheet.header[sheet.names.index("patient_id")] if "patient_id" in sheet.names else "",
-        official=part.split or table["split"],
-    )
+    names = table[part.image]
     if part.eye:
-        is_left = rows["name"].str.contains(part.eye)
-        rows["eye"] = is_left.map({True: "left", False: "right"})
-    rows["eye"] = _read_words(path.name, "eye", rows["eye"], ("left", "right"))
-    rows["official"] = _read_words(path.name, "split", rows["official"], SIDES)
-    gradable = _read_words(path.name, "gradable", table["gradable"], ("1", "0"))
+        table["eye"] = names.str.contains(part.eye).map({True: "left", False: "right"})
+    if part.split:
+        table["split"] = part.split
+    for column, allowed in ALLOWED.items():
+        is_bad = ~table[column].isin([*allowed, ""])
+        refuse_cells(path.name, table[column], is_bad, f"{', '.join(allowed)} or empty")
     left, _, right = part.grade.partition(";")
     other = table[right or left]
-    grade = table[left].where(rows["eye"] == "left", other)
+    grade = table[left].where(table["eye"] == "left", other).rename("grade")
     is_other = (grade == "") & (table[left] != other)
-    grade = read_words("grade", grade.rename("grade"))
-    rows["grade"] = read_numbers(grade)
-    is_ungradable = (gradable == "0") | (rows["grade"] == float(part.ungradable or "nan"))
-    rows["reason"] = ""
-    rows.loc[grade == "", "reason"] = "no grade"
-    rows.loc[is_other, "reason"] = "the name is of one eye, the grade of the other"
-    rows.loc[is_ungradable, "reason"] = "ungradable"
-    is_bad = ~rows["grade"].isin(range(len(GRADES))) & (rows["reason"] == "")
+    grade = read_words("grade", grade)
+    numbers = read_numbers(grade)
+    is_ungradable = (table["gradable"] == "0") | (numbers == float(part.ungradable or "nan"))
+    is_bad = ~numbers.isin(range(len(GRADES))) & (grade != "") & ~is_ungradable
     refuse_cells(path.name, grade, is_bad, SCALE)
-    return rows
-
-
-def _read_words(file: str, column: str, cells: pd.Series, allowed: Sequence[str]) -> pd.Series:
-    """Read cells that have only words that are allowed, or are empty."""
-    read = read_words(column, cells.rename(column))
-    words = f"{', '.join(allowed)} or empty"
-    refuse_cells(file, read, ~read.isin([*allowed, ""]), words)
-    return read
+    reasons = ["ungradable", "the name is of one eye, the grade of the other", "no grade"]
+    return table[[*FACTS, "eye"]].assign(
+        labels=path.name,
+        row=table.index,
+        name=names,
+        patient=table["patient_id"],
+        grade=numbers,
+        official=table["split"],
+        reason=np.select([is_ungradable, is_other, grade == ""], reasons, ""),
+    )
 
 
 def refuse(rows: pd.DataFrame, is_bad: pd.Series, words: str) -> None:

@@ -35,10 +35,7 @@ def perceptual_hash(encoded: bytes) -> bytes:
     """
     image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_REDUCED_GRAYSCALE_4)
     margin = round(len(image) * (1 - 0.5**0.5) / 2)
-    inside = np.log(
-        image[margin : len(image) - margin, margin : len(image) - margin].astype(np.float32)
-        + NOISE
-    )
+    inside = np.log(image[margin:-margin, margin:-margin].astype(np.float32) + NOISE)
     waves = cv2.dct(cv2.resize(inside, (SIDE, SIDE), interpolation=cv2.INTER_AREA))[1:, 1:][
         :NUM_WAVES, :NUM_WAVES
     ]
@@ -48,26 +45,22 @@ def perceptual_hash(encoded: bytes) -> bytes:
     return np.packbits(waves > 0).tobytes()
 
 
-def parse_hashes(texts: Iterable[str]) -> np.ndarray:
-    """Convert hexadecimal perceptual hashes to an (n, 32) uint8 array."""
-    return np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(-1, 32)
-
-
-def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
+def find_near_duplicates(hashes: Iterable[str]) -> np.ndarray:
     """Find pairs of photographs that show nearly the same image, turned or mirrored or not.
 
     Every pair is compared, on all cores. The two eyes of a person, mirrored, differ by far more
     than THRESHOLD.
 
     Args:
-        hashes: (n, 32) uint8, a perceptual hash in each row.
+        hashes: hexadecimal perceptual hashes.
 
     Returns:
-        (pairs, 3) int: the rows of both, the smaller first, and the number of bits in which they
+        (pairs, 3) int: the places of both, the smaller first, and the number of bits in which they
         differ in the best orientation; sorted.
     """
-    ways = _turn(np.unpackbits(hashes, axis=1).reshape(-1, NUM_WAVES, NUM_WAVES))
-    parts = np.array_split(np.arange(len(hashes)), PARTS)
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex("".join(hashes)), np.uint8))
+    ways = _turn(bits.reshape(-1, NUM_WAVES, NUM_WAVES))
+    parts = np.array_split(np.arange(ways.shape[-1]), PARTS)
     with ThreadPoolExecutor(count_cpus()) as pool:
         return np.concatenate(list(pool.map(partial(_compare, ways), parts)))
 

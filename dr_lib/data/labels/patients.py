@@ -1,67 +1,94 @@
 """Find who is one person, by a column, a DICOM file or a file's name, and on which visit."""
 
-from collections.abc import Mapping
+from pathlib import Path
 
 import pandas as pd
 
-from dr_lib.data.labels.label_files import refuse
+from dr_lib.data.labels.datasets import read_names
+from dr_lib.data.labels.label_files import PICTURES, read_start, refuse
 from dr_lib.data.labels.reader import SPELT, find_spellings
+from dr_lib.data.labels.schema import fold_id, fold_text, read_words
+from dr_lib.data.photograph.decode import is_dicom, load_reader
 
-FILES = "file names"  # by which patients are found
+# by which patients are found, the first that names some
+COLUMN = "the column"
 STATED = "PatientID"
+FILES = "file names"
 DAYS = ("ISO8601", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")  # 31/05/2024
 
 
-def name_patients(rows: pd.DataFrame, others: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """Name the patient of each photograph by what comes first of a column, PatientID and names.
+def add_people(rows: pd.DataFrame) -> str:
+    """Add patient, eye and visit where the table is silent: of DICOM files, or else patient and eye
+    of file names. An id of more photographs than a person can have names nobody, whatever it is:
+    None, ANON, 999.
 
     Args:
-        rows: labels, row, and patient and by (the title of its column), as the table has them.
-        others: patients by PatientID, and by file names; empty where they give none.
+        rows: of the label files, of different files where they can be used; see `read_rows`.
 
     Returns:
-        patient, empty where it is unknown, and by.
+        By which of the three patients are known, if some are.
 
     Raises:
-        DrError: one patient has more photographs than a person can have, ids may be one person's,
-            or what comes first says nothing of a photograph of which another says something.
+        DrError: one id of a table has more photographs than a person can have, ids may be one
+            person's, what names some is silent of a photograph of which another says something, or
+            the three differ. A table may have ids of its own, one for each PatientID.
+        UnreadableImageError: there are DICOM files, and what reads them is not installed.
     """
-    most = limit_photographs(len(rows))
+    is_usable = rows["reason"] == ""
+    stated = _read_stated(rows["image"].where(is_usable, ""))
+    named = read_names(rows["name"].where(is_usable, ""))
+    found = pd.DataFrame(
+        {COLUMN: rows["patient"], STATED: stated["patient"], FILES: named["patient"]}
+    )
+    most = max(6, len(rows) // 20)
+    is_shared = found.apply(lambda ids: ids.map(ids[ids != ""].value_counts()) > most)
     refuse(
         rows,
-        find_shared(rows["patient"]),
+        is_shared[COLUMN],
         f"one patient has more than {most} of {len(rows)} photographs, and no person has so many:"
         " leave the cell empty where the patient is unknown; of one person keep at most"
         f" {most} photographs",
     )
-    patient = pd.Series("", rows.index)
-    by = patient
-    for name, found in {"": rows["patient"], **others}.items():
-        if (patient != "").any():
-            refuse(
-                rows,
-                (patient == "") & (found != ""),
-                f"no patient, but one by {name}: name the patients of all photographs in a column"
-                " patient, or of none",
-            )
+    found = found.mask(is_shared, "")
+    says = found != ""
+    words = "the {} differs from that in the DICOM file or in its name: correct the cell"
+    if found.loc[says[STATED], STATED].nunique() > 1:  # else it may be what stands for ids
+        both = (
+            found[says[COLUMN] & says[STATED]]
+            .map(fold_id)
+            .apply(lambda ids: ids.factorize()[0])
+        )
+        refuse(rows.loc[both.index], both[COLUMN] != both[STATED], words.format("patient"))
+    by = says.any().idxmax()
+    refuse(
+        rows,
+        ~says[by] & says.any(axis=1),
+        f"no patient by {by}, but one by its DICOM file or name: name the patients of all"
+        " photographs in a column patient, or of none",
+    )
+    refuse(rows, find_spellings(found[by]), SPELT)
+    rows["patient"] = found[by].map(fold_text)
+    # an e or a d at the end of a name may number the photographs of a patient
+    taken = named["eye"].mask(says[COLUMN], "")
+    for eye, fill in ((stated["eye"], stated["eye"]), (named["eye"], taken)):
+        differs = (rows["eye"] != "") & (eye != "") & (rows["eye"] != eye)
+        refuse(rows, differs, words.format("eye"))
+        rows["eye"] = rows["eye"].mask(rows["eye"] == "", fill)
+    rows["visit"] = rows["visit"].mask(rows["visit"] == "", stated["visit"])
+    return by
+
+
+def _read_stated(images: pd.Series) -> pd.DataFrame:
+    """Read patient, eye and visit out of those files that are DICOM; of others they are empty."""
+    stated = []
+    for image in map(Path, images):
+        is_rare = image.suffix.lower() not in PICTURES
+        if is_rare and is_dicom(read_start(image)):
+            stated.append(load_reader("dicom").read_stated(image))
         else:
-            patient = found
-            by = rows["by"] if name == "" else pd.Series(name, rows.index)
-    refuse(rows, find_spellings(patient), SPELT)
-    return pd.DataFrame({"patient": patient, "by": by.where(patient != "", "")})
-
-
-def find_shared(ids: pd.Series) -> pd.Series:
-    """Find the ids that more photographs have than a person can have: whatever they say (None,
-    ANON, 999), they name nobody.
-    """
-    counts = ids.groupby(ids).transform("size")
-    return (ids != "") & (counts > limit_photographs(len(ids)))
-
-
-def limit_photographs(number: int) -> int:
-    """How many of a number of photographs one person can have: six, or a twentieth."""
-    return max(6, number // 20)
+            stated.append(("", "", ""))
+    table = pd.DataFrame(stated, images.index, ["patient", "eye", "visit"], dtype=str)
+    return table.assign(patient=read_words("patient_id", table["patient"]))
 
 
 def number_visits(rows: pd.DataFrame) -> pd.Series:

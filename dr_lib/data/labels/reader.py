@@ -2,25 +2,21 @@
 mean two things is refused.
 """
 
-from __future__ import annotations
-
-import codecs
 import csv
 import datetime
 import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from dr_lib.data.labels.schema import COLUMNS, fold_id, fold_name, list_words
+import pandas as pd
+
+from dr_lib.data.labels.schema import COLUMNS, fold_id, fold_name, list_words, read_words
 from dr_lib.errors import DrError
 
-if TYPE_CHECKING:  # a study that prices its runs starts without it
-    import pandas as pd
-
-TEXTS = (".csv", ".tsv", ".txt")
-WORKBOOKS = (".xlsx", ".xlsm")
+# XLS and the last three are refused where they are read, with what to do
+TABLES = ".csv .tsv .txt .xlsx .xlsm .xls .xlsb .ods .numbers".split()
 NAMES = {**dict(zip(COLUMNS, COLUMNS)), **list_words(COLUMNS)}  # ours by what people write
 # Grau 2, Grau Dr 2: of a second doctor
 NUMBERED = re.compile(
@@ -41,7 +37,7 @@ class Sheet(NamedTuple):
     name: str  # of the file, and of a workbook's sheet
     header: list[str]  # an empty name where a column has none
     names: list[str]  # by COLUMNS, or folded; empty where there is none, or another was chosen
-    rows: dict[int, list[str]]  # the cells by line of the file, without blanks around them
+    cells: pd.DataFrame  # texts by line of the file and number of the column
 
 
 def read_sheet(path: Path, title: str = "", columns: Sequence[str] = ()) -> Sheet:
@@ -60,22 +56,26 @@ def read_sheet(path: Path, title: str = "", columns: Sequence[str] = ()) -> Shee
         DrError: there is no such file, sheet or column, or several sheets may be meant, or it is no
             table; the message names the row.
     """
-    if path.is_dir():
-        raise DrError(f"{path} is a folder: give the table in it")
     if not path.is_file():
-        raise DrError(f"no such file: {path}")
-    is_book = path.suffix.lower() in WORKBOOKS
-    name, lines = _read_workbook(path, title) if is_book else _read_text(path)
+        raise DrError(f"{path} is no file: give a table")
+    is_book = path.suffix.lower() in (".xlsx", ".xlsm")
+    name, rows = _read_workbook(path, title) if is_book else (path.name, _read_text(path))
+    lines = {}
+    for number, row in rows:
+        cells = [cell.replace("\n", " ").strip() for cell in row]
+        if any(cells):
+            lines[number] = cells
     top = list(lines)[:TOP]
     start = max(top, key=lambda number: _count_known(lines[number]), default=0)
-    rows = {number: cells for number, cells in lines.items() if number > start}
-    if not rows:
+    cells = pd.DataFrame.from_dict(lines, orient="index").fillna("")
+    below = cells[cells.index > start]
+    if below.empty:
         raise DrError(f"{name} is empty: it needs a header and rows below it")
-    return Sheet(name, lines[start], _name_columns(name, lines[start], columns), rows)
+    return Sheet(name, lines[start], _name_columns(name, lines[start], columns), below)
 
 
 def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFrame:
-    """Take the columns of a table that are used, or all that have a name.
+    """Take the columns of a table that are used, or all that have a name, in our words.
 
     Returns:
         A column of str for each name, in order of the table; the index is the line of the file. Of
@@ -85,12 +85,10 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
         DrError: a row has more cells than the header, or merged ones, or two columns of one name
             differ.
     """
-    import pandas as pd
-
     width = len(sheet.names)
     refuse_rows(
         sheet.name,
-        [line for line, row in sheet.rows.items() if any(row[width:])],
+        (sheet.cells.iloc[:, width:] != "").any(axis=1),
         f"more cells than the header, which has {width}: name each column, and put a cell with a"
         " comma or another separator in quotation marks",
     )
@@ -98,36 +96,25 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
     for place, name in enumerate(sheet.names):
         if not name or (used is not None and name not in used):
             continue
-        # of a wide table no more is held
-        cells = [row[place] if place < len(row) else "" for row in sheet.rows.values()]
-        column = pd.Series(cells, list(sheet.rows), dtype=str)
-        is_merged = column == MERGED
+        cells = sheet.cells[place]
         refuse_rows(
-            sheet.name, is_merged, "merged cells: split them, and write the value in each"
+            sheet.name, cells == MERGED, "merged cells: split them, and write the value in each"
         )
-        differs = column != taken.setdefault(name, column)
-        if differs.any():
-            both = [sheet.header[sheet.names.index(name)], sheet.header[place]]
-            raise DrError(
-                f"{sheet.name}, row {differs.idxmax()}: {name} is in two columns that disagree,"
-                f" {' and '.join(both)}: choose one, such as --column {name}={place + 1}"
-            )
-    return pd.DataFrame(taken, list(sheet.rows))
+        column = read_words(name, cells)
+        both = f"{sheet.header[sheet.names.index(name)]} and {sheet.header[place]}"
+        refuse_rows(
+            sheet.name,
+            column != taken.setdefault(name, column),
+            f"{name} is in two columns that disagree, {both}: choose one, such as --column"
+            f" {name}={place + 1}",
+        )
+    return pd.DataFrame(taken, sheet.cells.index)
 
 
 def read_numbers(cells: pd.Series) -> pd.Series:
     """Read numbers with decimal points or commas; NaN where a cell is none."""
-    import pandas as pd
-
     plain = cells.str.replace(r"^(-?\d*),(?=\d)", r"\1.", regex=True)
     return pd.to_numeric(plain, errors="coerce")
-
-
-def name_rows(file: str, rows: Sequence[int]) -> str:
-    """Name a file and some row numbers in an error: labels.csv, rows 2, 3, 4, 5, 6 and 1 more."""
-    listed = ", ".join(map(str, rows[:5]))
-    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-    return f"{file}, row{'s'[: len(rows) > 1]} {listed}{more}"
 
 
 def refuse_cells(file: str, cells: pd.Series, is_bad: pd.Series, words: str) -> None:
@@ -136,11 +123,23 @@ def refuse_cells(file: str, cells: pd.Series, is_bad: pd.Series, words: str) -> 
     refuse_rows(file, is_bad, f'{cells.name} is "{cell}": it must be {words}')
 
 
-def refuse_rows(file: str, is_bad: pd.Series | list[int], words: str) -> None:
-    """Raise a DrError that names the first wrong rows."""
-    rows = is_bad if isinstance(is_bad, list) else is_bad.index[is_bad].tolist()
-    if rows:
-        raise DrError(f"{name_rows(file, rows)}: {words}")
+def refuse_rows(file: str, is_bad: pd.Series, words: str) -> None:
+    """Raise a DrError that names the first wrong rows: labels.csv, rows 2, 3, 4, 5, 6 and 1 more.
+
+    Args:
+        file: the name of the table.
+        is_bad: for each row, by its line.
+        words: what is wrong, and what to write.
+    """
+    if is_bad.any():
+        raise DrError(f"{name_rows(file, is_bad.index[is_bad])}: {words}")
+
+
+def name_rows(file: str, rows: Sequence[int]) -> str:
+    """Name a file and some row numbers: labels.csv, rows 2, 3, 4, 5, 6 and 1 more."""
+    listed = ", ".join(map(str, rows[:5]))
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return f"{file}, row{'s'[: len(rows) > 1]} {listed}{more}"
 
 
 def find_spellings(ids: pd.Series) -> pd.Series:
@@ -155,32 +154,29 @@ def _name(column: str) -> str:
 
 
 def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Name all columns, or those that were chosen, which take the names of others."""
+    """Name all columns; one that is chosen takes the name of others."""
     names = [_name(column) for column in header]
-    chosen = {}
     for pair in columns:
         ours, _, theirs = pair.partition("=")
+        ours = _name(ours)
         wanted = fold_name(theirs)
         places = [
-            n
-            for n, title in enumerate(header)
-            if wanted == str(n + 1) or (title and wanted == fold_name(title))
+            place
+            for place, title in enumerate(header)
+            if wanted == str(place + 1) or (title and wanted == fold_name(title))
         ]
-        ours = _name(ours)
-        if ours not in COLUMNS or ours in chosen or len(places) != 1:
+        if ours not in COLUMNS or len(places) != 1:
             raise DrError(
-                f"{file} has no or several columns for {pair}: write a column of ours once, and one"
-                f" of the table, as grade=Grau; ours are {', '.join(COLUMNS)}; it has"
+                f"{file} has no or several columns for {pair}: write a column of ours, and one of"
+                f" the table, as grade=Grau; ours are {', '.join(COLUMNS)}; it has"
                 f" {', '.join(filter(None, header))}"
             )
-        chosen[ours] = places[0]
-    names = ["" if name in chosen else name for name in names]
-    for ours, place in chosen.items():
-        names[place] = ours
+        names = ["" if name == ours else name for name in names]
+        names[places[0]] = ours
     return names
 
 
-def _read_workbook(path: Path, title: str) -> tuple[str, dict[int, list[str]]]:
+def _read_workbook(path: Path, title: str) -> tuple[str, Iterable[tuple[int, list[str]]]]:
     """Name the only visible sheet that has rows, or the one that is named, and read its rows."""
     try:
         import openpyxl  # needed by workbooks alone
@@ -190,28 +186,28 @@ def _read_workbook(path: Path, title: str) -> tuple[str, dict[int, list[str]]]:
         raise DrError(
             f"{path.name} cannot be read: save it as .xlsx without a password, or as CSV in UTF-8"
         ) from error
-    if title and title not in book.sheetnames:
-        raise DrError(
-            f"{path.name} has no sheet {title}: choose one of {', '.join(book.sheetnames)}"
-        )
     found = {}
     for sheet in book.worksheets:
         if sheet.title == title or (not title and sheet.sheet_state == "visible"):
-            cells = ([_write_cell(cell) for cell in row] for row in sheet.iter_rows())
-            found[sheet.title] = _clean(enumerate(cells, 1))
-    titles = [name for name, rows in found.items() if rows]
-    if len(titles) != 1:
+            rows = [[_write_cell(cell) for cell in row] for row in sheet.iter_rows()]
+            if any(map(any, rows)):
+                found[sheet] = rows
+    if len(found) != 1:
         raise DrError(
-            f"{path.name} has rows on the sheets {' and '.join(titles or ['(none)'])} of"
-            f" {', '.join(book.sheetnames)}: choose one with --sheet, or put all rows on one sheet"
-            " below one header"
+            f"{path.name} has rows on {len(found)} of the sheets that may be meant: choose one of"
+            f" {', '.join(book.sheetnames)} with --sheet, or put all rows on one sheet below one"
+            " header"
         )
-    name = f"{path.name}, sheet {titles[0]}"
-    lines = book[titles[0]].row_dimensions
-    rows = found[titles[0]]
-    hidden = [line for line in rows if lines[line].hidden]
+    ((sheet, rows),) = found.items()
+    name = f"{path.name}, sheet {sheet.title}"
+    hidden = pd.Series(
+        {
+            line: any(row) and sheet.row_dimensions[line].hidden
+            for line, row in enumerate(rows, 1)
+        }
+    )
     refuse_rows(name, hidden, "hidden, as by a filter: show them, or delete them")
-    return name, rows
+    return name, enumerate(rows, 1)
 
 
 def _write_cell(cell) -> str:
@@ -226,33 +222,25 @@ def _write_cell(cell) -> str:
     return "" if value is None else str(value)
 
 
-def _read_text(path: Path) -> tuple[str, dict[int, list[str]]]:
-    """Read the name and the rows of a text."""
-    text = re.sub("\r\n?", "\n", _decode(path))
-    lines = [f"{line}\n" for line in text.split("\n")]
-    ratings = {}
-    for delimiter in ",;\t|":
-        rows = _clean(enumerate(csv.reader(lines[:TOP], delimiter=delimiter)))
-        ratings[delimiter] = max(
-            ((_count_known(row), len(row)) for row in rows.values()), default=(0, 0)
-        )
-    delimiter = max(ratings, key=ratings.get)
-    if path.suffix.lower() == ".txt" and ratings[delimiter][0] < 2:
-        pairs = [["1", "2"], *(line.rsplit(maxsplit=1) for line in lines)]
-        return path.name, _clean(enumerate(pairs))
-    return path.name, _clean(_parse(path.name, lines, delimiter))
-
-
-def _parse(name: str, lines: list[str], delimiter: str) -> Iterable[tuple[int, list[str]]]:
-    """Parse lines into rows, each with its last line's number.
+def _read_text(path: Path) -> Iterable[tuple[int, list[str]]]:
+    """Read the rows of a text, each with its last line's number.
 
     Raises:
         DrError: a quotation mark stands where none may, or a cell of several lines may have taken
             in other rows.
     """
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    lines = [f"{line}\n" for line in re.sub("\r\n?", "\n", _decode(path)).split("\n")]
     last = 0  # line of the row before
     try:
+        known, _, delimiter = max(
+            (_count_known(row), len(row), delimiter)
+            for delimiter in ",;\t|"
+            for row in csv.reader(lines[:TOP], delimiter=delimiter)
+        )
+        if path.suffix.lower() == ".txt" and known < 2:
+            yield from enumerate([["1", "2"], *(line.rsplit(maxsplit=1) for line in lines)])
+            return
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
         for row in reader:
             if any("\n" in cell and delimiter in cell for cell in row):
                 raise csv.Error
@@ -260,8 +248,9 @@ def _parse(name: str, lines: list[str], delimiter: str) -> Iterable[tuple[int, l
             yield last, row
     except csv.Error as error:
         raise DrError(
-            f'{name}, row {last + 1}: a quotation mark (") is open or too many, or stands around'
-            f" line breaks beside {delimiter!r}: correct the cell, or save the table as .xlsx"
+            f'{path.name}, row {last + 1}: a quotation mark (") is open or too many, or stands'
+            f" around line breaks beside {delimiter!r}: correct the cell, or save the table as"
+            " .xlsx"
         ) from error
 
 
@@ -269,7 +258,7 @@ def _decode(path: Path) -> str:
     """Decode a text."""
     content = path.read_bytes()
     encodings = ["utf-8-sig"]
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         encodings = ["utf-16"]
     elif not re.search(UTF8, content):  # letters of UTF-8 beside others are no text
         encodings.append("windows-1252")  # of Excel in Brazil, which includes printable Latin-1
@@ -287,15 +276,3 @@ def _decode(path: Path) -> str:
 def _count_known(row: Sequence[str]) -> int:
     """Count the cells that are names of columns."""
     return sum(fold_name(cell) in NAMES for cell in row)
-
-
-def _clean(rows: Iterable[tuple[int, Sequence[str]]]) -> dict[int, list[str]]:
-    """Map lines to cells without blanks around them and line breaks in them; leave out empty
-    rows.
-    """
-    cleaned = {}
-    for number, row in rows:
-        cells = [cell.replace("\n", " ").strip() for cell in row]
-        if any(cells):
-            cleaned[number] = cells
-    return cleaned

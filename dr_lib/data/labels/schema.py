@@ -1,16 +1,12 @@
 """The columns that labels.csv, split tables and predictions.csv share, and their values."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SIDES = ("train", "validation", "test")
 EXCLUDED = "excluded"  # from the split, for the reason beside it
@@ -63,11 +59,14 @@ COLUMNS = {  # what people call them, folded
     "quality": "qualidade",
 }
 # cells that say nothing, folded; none is not among them: it may mean no retinopathy, or no grade
-UNKNOWN = set(
+UNKNOWN = {""}.union(
     "nan na n_a n_d nd null s_i unknown not_known not_informed not_available not_recorded missing"
     " desconhecido desconhecida ignorado ignorada nao_informado nao_informada nao_consta"
     " nao_disponivel nao_sabe sem_informacao sem_dados vazio".split()
 )
+INVISIBLE = "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]"
+FAULT = r"#[\w/]+[!?]"  # of a spreadsheet: #REF!
+ROUNDED = r"\d([.,]\d+)?[eE]\+\d+"  # 1,23E+15
 SCALE = ", ".join(f"{grade} {name}" for grade, name in enumerate(GRADES))
 SCALE += ", or empty; of grades from 1 to 5 subtract 1; for an ungradable photograph write"
 SCALE += " gradable 0 and leave grade empty; show a date or a time as a number"
@@ -109,19 +108,14 @@ WORDS = {  # what people write in cells, folded, for what is read
 
 def fold_name(text: str) -> str:
     """Fold a name to lower case without accents, with _ between words: grau_de_rd."""
-    plain = text.casefold()
-    if not plain.isascii():
-        letters = unicodedata.normalize("NFKD", plain)
-        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return re.sub(r"[\W_]+", "_", plain).strip("_")
+    letters = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", text.casefold()))
+    return re.sub(r"[\W_]+", "_", letters).strip("_")
 
 
 def fold_text(text: str) -> str:
     """Fold case, blanks, invisible and composed characters, so that spellings of one name match."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-        text = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
-    return " ".join(text.casefold().split())
+    visible = re.sub(INVISIBLE, "", unicodedata.normalize("NFKC", text))
+    return " ".join(visible.casefold().split())
 
 
 def fold_id(name: str) -> str:
@@ -133,31 +127,21 @@ def fold_id(name: str) -> str:
     return re.sub(r"^(\d+)[.,]0{1,2}$", r"\1", number)
 
 
-def is_unknown(cell: str) -> bool:
-    """Whether a cell says nothing: it is empty, signs alone, an error of a spreadsheet, or a word
-    of UNKNOWN.
-    """
-    if cell[:1].isdigit():  # as most cells of a large table
-        return False
-    folded = fold_name(cell)
-    return not folded or folded in UNKNOWN or bool(re.fullmatch(r"#[\w/]+[!?]", cell.strip()))
-
-
 def list_words(words: Mapping[str, str]) -> dict[str, str]:
     """Map people's words to ours."""
     return {other: word for word, others in words.items() for other in others.split()}
 
 
 def read_words(column: str, cells: pd.Series) -> pd.Series:
-    """Read what people write in the cells of a column in our words; what says nothing is empty."""
+    """Read what people write in the cells of a column in our words; what says nothing is empty:
+    signs alone, a word of UNKNOWN, an error of a spreadsheet, or a number that it rounded for a
+    patient.
+    """
     words = list_words(WORDS.get(column, {}))
-    is_id = column == "patient_id"
-    # no patient: 1,23E+15, which a spreadsheet made of a long number
-    no_id = re.compile(r"(?i)\d([.,]\d+)?e\+\d+")
-    meant = {
-        cell: ""
-        if is_unknown(cell) or (is_id and no_id.fullmatch(cell))
-        else words.get(fold_name(cell), cell)
-        for cell in cells.unique()
-    }
+    nothing = re.compile(f"{FAULT}|{ROUNDED}" if column == "patient_id" else FAULT)
+    meant = {}
+    for cell in cells.unique():
+        folded = fold_name(cell)
+        is_known = folded not in UNKNOWN and not nothing.fullmatch(cell)
+        meant[cell] = words.get(folded, cell) if is_known else ""
     return cells.map(meant)

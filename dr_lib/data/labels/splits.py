@@ -1,16 +1,14 @@
 """Split groups of patients into train, validation and test, or into folds, stratified by grade."""
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import StratifiedGroupKFold
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.groups import unite
-from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.schema import SIDES
+from dr_lib.errors import DrError
 
 # what a photograph is known by in another split, the surest first
 KNOWN_BY = ("image_id", "patient_id", "content_id")
@@ -38,14 +36,14 @@ def split_photographs(
     was on two sides and is one group now is on one: test before validation before train.
 
     Args:
-        table: columns row, image_id, content_id (equal for equal files), patient_id, grade and, for
+        table: columns image_id, content_id (equal for equal files), patient_id, grade and, for
             `official`, official, which is the data set's own side.
         pairs: (n, 2) int, the places in the table of two photographs that show nearly the same
             picture.
         scheme: random (30 % of the photographs for test, 20 % of the other groups for validation);
             paper (no validation); official (validation is drawn out of train if there is none; a
             group on two sides keeps the photographs of one, test before validation before train);
-            or folds, of which each is test once.
+            or folds, of which each is test once, drawn one after the other.
         seed: of the draw.
         folds: number of folds.
         kept: of an earlier split of the same scheme, which is no folds: sides by KNOWN_BY.
@@ -55,187 +53,144 @@ def split_photographs(
         and the reason why a photograph is excluded.
 
     Raises:
-        LabelTableError: there are fewer groups than sides or folds, a side would lack referable
-            (grade 2 or more) or other photographs, or the data set has no usable split of its own.
+        DrError: a side would lack referable (grade 2 or more) or other photographs, or the data set
+            has no split of its own.
     """
     if scheme not in SCHEMES:
-        raise LabelTableError(f"scheme {scheme!r}: choose from {', '.join(SCHEMES)}")
-    _check_classes("the label table", table["grade"])
+        raise DrError(f"scheme {scheme!r}: choose from {', '.join(SCHEMES)}")
     table = table.assign(group=unite(table["patient_id"], pairs), reason="")
     if scheme == "official":
-        table = _keep_one_side(table)
-    table = _keep_one_copy(table, pairs)
+        _keep_one_side(table)
+    _keep_one_copy(table, pairs)
     used = table[table["reason"] == ""]
     # in the order of the table: pseudonyms have no part in the draw
-    groups = pd.Index(used["group"].unique())
-    if len(groups) < (2 if scheme == "paper" else 3) and scheme != "folds":
-        raise LabelTableError(
-            f"all {len(used)} photographs have {len(groups)} patient{'s'[: len(groups) > 1]}, "
-            "counting those who share a photograph as one: each side of the split needs its own. "
-            "Where the patient is unknown, leave the cell empty"
-        )
+    groups = used["group"].unique()
     counts = pd.crosstab(used["group"], used["grade"]).loc[groups]
+    order = pd.CategoricalDtype(SIDES, ordered=True)
+    before = find_sides(used, kept).astype(order).groupby(used["group"]).max()[groups]
     rng = np.random.default_rng(seed)
-    before = _find_group_sides(used, groups, kept)
     if scheme == "official":
         divided = [used.groupby("group")["official"].first()[groups]]
-    elif scheme == "folds":
-        divided = _draw_folds(used, groups, folds, seed)
     else:
-        is_test = before.map({"train": 0.0, "validation": 0.0, "test": 1.0})
-        chosen = _draw(counts, counts.sum(axis=1), 0.30, rng, is_test)
-        divided = [pd.Series(np.where(chosen, "test", "train"), groups)]
-    return [
-        _complete(table, counts, sides, before, rng, with_validation=scheme != "paper")
-        for sides in divided
-    ]
+        shares = [1 / left for left in range(folds, 0, -1)] if scheme == "folds" else [0.30]
+        divided = _draw_tests(counts, shares, before, rng)
+    wanted = ("train", "test") if scheme == "paper" else SIDES
+    return [_complete(table, counts, sides, wanted, before, rng) for sides in divided]
 
 
-def _keep_one_side(table: pd.DataFrame) -> pd.DataFrame:
+def _keep_one_side(table: pd.DataFrame) -> None:
     """Exclude photographs whose group has photographs on a later side of the official split."""
-    if not {"train", "test"} <= set(table["official"]) or (table["official"] == "").any():
-        raise LabelTableError(
+    if not {"train", "test"} <= {*table["official"]} <= {*SIDES}:
+        raise DrError(
             "this data set has no official split into train and test: use random or paper"
         )
     rank = table["official"].map(SIDES.index)
-    greatest = rank.groupby(table["group"]).transform("max")
-    if (greatest[table["official"] == "train"] > 0).all():
-        raise LabelTableError(
-            "every patient of train is in validation or test too, so the official split leaves "
-            "nothing to train on: use random or paper"
-        )
-    reasons = [f"its patient, or a copy, is in {SIDES[side]}" for side in greatest]
-    return table.assign(reason=np.where(rank < greatest, reasons, ""))
+    is_earlier = rank < rank.groupby(table["group"]).transform("max")
+    table.loc[is_earlier, "reason"] = "its patient, or a copy, is in validation or test"
 
 
-def _keep_one_copy(table: pd.DataFrame, pairs: np.ndarray) -> pd.DataFrame:
+def _keep_one_copy(table: pd.DataFrame, pairs: np.ndarray) -> None:
     """Exclude copies with different grades, and all but the first of identical files."""
     picture = unite(table["content_id"], pairs)
     is_unlike = table.groupby(picture)["grade"].transform("nunique") > 1
-    is_free = table["reason"] == ""
-    table.loc[is_free & is_unlike, "reason"] = "a copy has another grade"
+    table.loc[is_unlike & (table["reason"] == ""), "reason"] = "a copy has another grade"
     used = table[table["reason"] == ""]
-    first = "same file as row " + used.groupby("content_id")["row"].transform("first").astype(
-        str
-    )
-    copies = first[used["content_id"].duplicated()]
-    table.loc[copies.index, "reason"] = copies
-    return table
+    again = used.index[used["content_id"].duplicated()]
+    table.loc[again, "reason"] = "the same file is in an earlier row"
 
 
 def find_sides(table: pd.DataFrame, sides: Mapping[str, str]) -> pd.Series:
     """Find each photograph's side in an earlier split; NaN for a new one."""
-    side = table[KNOWN_BY[0]].map(sides)
-    for column in KNOWN_BY[1:]:
-        side = side.fillna(table[column].map(sides))
-    return side
+    found = table[[*KNOWN_BY]].apply(lambda ids: ids.map(sides))
+    return found.bfill(axis=1).iloc[:, 0]
 
 
-def _find_group_sides(
-    used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]
-) -> pd.Series:
-    """Find each group's side in an earlier split, the latest of several; NaN for a new group."""
-    side = find_sides(used, sides)
-    rank = side.map({side: rank for rank, side in enumerate(SIDES)})
-    return rank.groupby(used["group"]).max()[groups].map(dict(enumerate(SIDES)))
-
-
-def _draw_folds(used: pd.DataFrame, groups: pd.Index, folds: int, seed: int) -> list[pd.Series]:
-    # of a rarer grade a fold may have none; scikit-learn asks for one grade that fills them all
-    commonest = used["grade"].value_counts().max()
-    most = min(len(groups), commonest)
-    if not 2 <= folds <= most:
-        raise LabelTableError(
-            f"{len(groups)} groups, with {commonest} photographs of the commonest grade, are too"
-            f" few for {folds} folds: choose 2 to {most}"
-        )
-    folding = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
-    # the names of groups are pseudonyms, which must not decide
-    parts = folding.split(used, used["grade"], pd.Categorical(used["group"], groups).codes)
-    with warnings.catch_warnings():
-        # a grade rarer than the folds; `_complete` checks what counts
-        warnings.simplefilter("ignore", UserWarning)
-        tested = [set(used["group"].iloc[test]) for _, test in parts]
-    return [pd.Series(np.where(groups.isin(test), "test", "train"), groups) for test in tested]
+def _draw_tests(
+    counts: pd.DataFrame, shares: Sequence[float], before: pd.Series, rng: np.random.Generator
+) -> list[pd.Series]:
+    """Draw test sides, each with its share of the photographs that are in none before it."""
+    divided = []
+    left = counts
+    for share in shares:
+        chosen = _draw(left, left.sum(axis=1), share, "test", before, rng)
+        tested = left.index[chosen]
+        sides = np.where(counts.index.isin(tested), "test", "train")
+        divided.append(pd.Series(sides, counts.index))
+        left = left.drop(tested)
+    return divided
 
 
 def _complete(
     table: pd.DataFrame,
     counts: pd.DataFrame,
     sides: pd.Series,
+    wanted: Sequence[str],
     before: pd.Series,
     rng: np.random.Generator,
-    *,
-    with_validation: bool,
 ) -> pd.DataFrame:
-    """Draw a validation side if one is needed and missing, and make the table of a split."""
-    if with_validation and not (sides == "validation").any():
+    """Draw a validation side if one is wanted and missing, and make the table of a split."""
+    if "validation" in {*wanted} - {*sides}:
         training = counts[sides == "train"]
-        is_validation = before[training.index].map({"train": 0.0, "validation": 1.0})
-        chosen = _draw(training, pd.Series(1, training.index), 0.20, rng, is_validation)
+        chosen = _draw(training, 1, 0.20, "validation", before, rng)
         sides[training.index[chosen]] = "validation"
     split = table["group"].map(sides).where(table["reason"] == "", "excluded")
-    for side in SIDES if with_validation else ("train", "test"):
-        _check_classes(f"the {side} split", table.loc[split == side, "grade"])
+    for side in wanted:
+        grades = table.loc[split == side, "grade"]
+        referable = int((grades >= REFERABLE_FROM).sum())
+        if referable in (0, len(grades)):
+            excluded = table.loc[split == "excluded", "reason"].value_counts().to_dict()
+            raise DrError(
+                f"the {side} split has {referable} referable photographs (grade 2 or more) of"
+                f" {len(grades)}: each side needs referable and other photographs, of patients of"
+                f" its own, and there are {len(counts)}, counting those who share a photograph as"
+                f" one; excluded: {excluded}. Add photographs, leave the patient empty where it is"
+                " unknown, or choose another --scheme (or, with split, another --seed or fewer"
+                " --folds)"
+            )
     return table.assign(split=split)[["image_id", "group", "split", "reason"]]
 
 
 def _draw(
     counts: pd.DataFrame,
-    amount: pd.Series,
+    amount: pd.Series | int,
     share: float,
+    side: str,
+    before: pd.Series,
     rng: np.random.Generator,
-    kept: pd.Series,
 ) -> np.ndarray:
-    """Choose groups: one boolean each.
+    """Choose groups for a side: one boolean each.
 
     Args:
         counts: their photographs per grade.
         amount: what `share` is of.
         share: to be chosen.
+        side: test or validation.
+        before: of all groups, where one is settled, its side; else NaN.
         rng: where chance comes from.
-        kept: 1 and 0 where it is settled, NaN where it is to be drawn.
     """
-    vectors = np.column_stack([counts, amount]).astype(float)
-    grades = vectors[:, :-1]
-    amounts = vectors[:, -1]
+    vectors = counts.assign(amount=amount).to_numpy(float)
+    total = vectors.sum(axis=0)
+    whole = total[:-1] / max(total[:-1].sum(), 1)
     is_referable = counts.columns >= REFERABLE_FROM
-    whole = grades.sum(axis=0) / grades.sum()
+    before = before[counts.index]
+    is_new = before.isna().to_numpy()
     best = np.zeros(len(counts), bool)
     least = np.inf
     for _ in range(50):  # draws
-        chosen = _choose(vectors, share, rng, kept.to_numpy(float))
+        chosen = (before == side).to_numpy(bool, copy=True)
+        # what was chosen, less its share of what was seen
+        ahead = (chosen[~is_new] - share) @ vectors[~is_new]
+        for i in rng.permutation(np.flatnonzero(is_new)):
+            vector = vectors[i]
+            chosen[i] = rng.random() < share - 2 * (ahead @ vector) / (vector @ vector)
+            ahead += (chosen[i] - share) * vector
+        part = vectors[chosen].sum(axis=0)
         if chosen.any():
-            part = grades[chosen].sum(axis=0) / grades[chosen].sum()
-            error = max(
-                np.abs(part - whole).max(), abs(amounts[chosen].sum() / amounts.sum() - share)
-            )
-            error += not 0 < part[is_referable].sum() < 1 - 1e-9  # both kinds are needed
+            grades = part[:-1] / part[:-1].sum()
+            gaps = np.append(grades - whole, part[-1] / total[-1] - share)
+            is_mixed = 0 < grades[is_referable].sum() < 1 - 1e-9  # both kinds are needed
+            error = np.abs(gaps).max() + (not is_mixed)
             best, least = (chosen, error) if error < least else (best, least)
         if least <= 0.01:
             break
     return best
-
-
-def _choose(
-    vectors: np.ndarray, share: float, rng: np.random.Generator, kept: np.ndarray
-) -> np.ndarray:
-    chosen = kept == 1
-    is_new = np.isnan(kept)
-    # what was chosen, less its share of what was seen
-    ahead = (kept[~is_new] - share) @ vectors[~is_new]
-    for i in rng.permutation(np.flatnonzero(is_new)):
-        vector = vectors[i]
-        chosen[i] = rng.random() < share - 2 * (ahead @ vector) / (vector @ vector)
-        ahead += (chosen[i] - share) * vector
-    return chosen
-
-
-def _check_classes(where: str, grades: pd.Series) -> None:
-    referable = int((grades >= REFERABLE_FROM).sum())
-    if referable in (0, len(grades)):
-        raise LabelTableError(
-            f"{where} has {referable} referable photographs (grade 2 or more) of {len(grades)}:"
-            " each side needs referable and other photographs; add photographs, or choose "
-            "another --scheme (or, with split, another --seed)"
-        )

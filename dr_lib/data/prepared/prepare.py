@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
-from dr_lib.data.labels.near_duplicates import find_near_duplicates, parse_hashes
+from dr_lib.data.labels.near_duplicates import find_near_duplicates
 from dr_lib.data.labels.privacy import check_apart, find_private, open_private, pseudonym
 from dr_lib.data.labels.schema import FACTS
 from dr_lib.data.labels.tables import read_labels
@@ -80,7 +80,7 @@ def prepare(
 
     Raises:
         DrError: a folder cannot be used or written, or workers cannot be had, or see no
-            photographs. LabelTableError: the labels or the split; ShardError: earlier crops.
+            photographs, or the labels or the split are refused. ShardError: earlier crops.
 
     Example:
         >>> prepare("photographs", "labels.csv", "data/prepared")  # doctest: +SKIP
@@ -121,7 +121,6 @@ def prepare(
             "schema": SCHEMA,
             "parameters": {**made, "layout": labels.layout, "salt_id": _name_salt(salt)},
             "data_kind": "synthetic" if is_sample else "photographs",
-            "patients": labels.patients,
             "notices": labels.notices,
             "num_photographs": len(table) + len(labels.unusable),
             "num_rejected": len(rejected),
@@ -201,7 +200,7 @@ def _find_copies(table: pd.DataFrame, keep: Keep) -> tuple[pd.DataFrame, list[st
     Returns:
         image_id, image_id_2 and distance [bits]; and a sentence, where grades differ.
     """
-    pairs = find_near_duplicates(parse_hashes(table["perceptual_hash"]))
+    pairs = find_near_duplicates(table["perceptual_hash"])
     named = table[["image_id", "row", "image", "grade"]]
     one = named.iloc[pairs[:, 0]].reset_index(drop=True)
     other = named.iloc[pairs[:, 1]].reset_index(drop=True)

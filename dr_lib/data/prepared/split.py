@@ -10,7 +10,6 @@ from typing import TextIO
 import numpy as np
 import pandas as pd
 
-from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.schema import EXCLUDED
 from dr_lib.data.labels.splits import KNOWN_BY, find_sides, split_photographs
 from dr_lib.data.prepared.folder import (
@@ -27,6 +26,7 @@ from dr_lib.data.prepared.folder import (
     write_manifest,
 )
 from dr_lib.data.prepared.records import ShardError, make_record
+from dr_lib.errors import DrError
 from dr_lib.files import is_empty, lock, write_bytes
 
 LOCK_WAIT_S = 60.0
@@ -55,11 +55,11 @@ def split(
         The paths of the split tables.
 
     Raises:
-        LabelTableError: the photographs cannot be divided like this, or the name is no split's.
+        DrError: the photographs cannot be divided like this, or the name is no split's.
         ShardError: the folder is not prepared, was altered, or another process is at work on it.
     """
     if not re.fullmatch(r"split[\w-]*\.csv", out):
-        raise LabelTableError(
+        raise DrError(
             f"{out} cannot name a split table: choose a name such as split-1.csv, without a folder"
         )
     data_dir = Path(data_dir).resolve()
@@ -195,12 +195,12 @@ def export_records(data_dir: Path, out: Path, split: str = SPLIT) -> list[Path]:
         The paths of the shards.
 
     Raises:
-        LabelTableError: the folder to write is not empty.
+        DrError: the folder to write is not empty.
         ShardError: the prepared folder was altered.
     """
     out = Path(out)
     if not is_empty(out):
-        raise LabelTableError(f"{out} is not empty: choose another folder for the records")
+        raise DrError(f"{out} is not empty: choose another folder for the records")
     prepared = Prepared(data_dir, split)
     table = prepared.photographs
     used = table[table["split"] != EXCLUDED].reset_index(drop=True)

@@ -58,7 +58,7 @@ def test_one_id_in_more_files_than_a_person_has_is_nobody(read):
     ("columns", "rows", "reason"),
     [
         (",patient", "0,0,a\n1_left,1,a\n2,1,a", "row 3: the patient differs"),
-        (",patient", "0,0,a\n1_left,1,b\n2,1,", "row 4: no patient, but one by PatientID"),
+        (",patient", "0,0,a\n1_left,1,b\n2,1,", "row 4: no patient by the column, but one"),
         (",eye", "0,0,R\n1_left,1,L\n2,1,R", "row 4: the eye differs"),
         ("", "0,0\n4,1", "rows 2, 3: ids of patients differ only"),
     ],

@@ -76,7 +76,7 @@ SPELT = "ids of patients differ only in case, blanks, leading zeros or .0: write
         # a name and a number, which may be of other people
         ([NAME, NUMBER], "Ana,1,a Ana,1,b", "row 2: patient_id .*--column patient_id=2"),
         # file names know whom the table does not: another number may be theirs
-        (["patient"], "47,1_left ,1_right", "row 3: no patient, but one by file names"),
+        (["patient"], "47,1_left ,1_right", "row 3: no patient by the column, but one"),
         # two hospitals
         ([], "a/1_left a/2_left b/1_right", "rows 2, 4: .*name the patients in a column"),
     ],
@@ -111,7 +111,7 @@ def test_an_id_of_more_photographs_than_a_person_has_is_refused(
     tmp_path, most, all_photographs
 ):
     """Six, or a twentieth of all where that is more: whatever the id is, which is not said."""
-    assert read(tmp_path, list_shared(most, all_photographs), "patient").patients == "known"
+    assert not read(tmp_path, list_shared(most, all_photographs), "patient").notices
     message = (
         f"^labels.csv, rows 2, 3, 4, 5, 6 and {most - 4} more: one patient has more than {most} of"
         f" {all_photographs} photographs.*leave the cell empty.*keep at most {most} photographs"

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.data.labels.label_files import LabelTableError
+from dr_lib.data.labels.groups import unite
 from dr_lib.data.labels.splits import split_photographs
+from dr_lib.errors import DrError
 
 NO_COPIES = np.empty((0, 2), int)
 
@@ -21,7 +22,6 @@ def draw_table(num_patients: int, seed: int) -> pd.DataFrame:
     number = table.index.astype(str)
     return table.assign(
         patient_id="p" + table["person"].astype(str),
-        row=table.index + 2,
         image_id="i" + number,
         content_id="c" + number,
         official=np.where(person % 3, "train", "test"),
@@ -39,6 +39,14 @@ def miss_shares(split: pd.Series, grades: pd.Series) -> float:
     """By how much a grade's share of a side differs from its share of all, at most."""
     shares = pd.crosstab(split, grades, normalize="index")
     return shares.sub(grades.value_counts(normalize=True)).abs().max(axis=None)
+
+
+def test_a_chain_of_copies_is_one_group():
+    """By hand: c-d, d-a makes a, c and d one group, b stays alone; a group has the first name of
+    its patients.
+    """
+    patients = pd.Series([*"dacbad"])
+    assert unite(patients, np.array([[2, 0], [5, 4]])).tolist() == [*"aaabaa"]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -79,7 +87,7 @@ def test_the_official_split_is_kept_and_completed():
     excluded = parts[parts["split"] == "excluded"]
     expected = table.index[table["person"].isin([70, 80])].drop(crossing)
     assert excluded.index.tolist() == expected.tolist()
-    assert set(excluded["reason"]) == {"its patient, or a copy, is in test"}
+    assert set(excluded["reason"]) == {"its patient, or a copy, is in validation or test"}
     assert ((parts["split"] == "test") == (table["official"] == "test")).all()
     assert (parts["split"] == "validation").sum() > 20
 
@@ -126,12 +134,20 @@ PAIRS["patient_id"] = (TABLE.index // 2).astype(str)
     ("table", "how", "reason"),
     [
         (TABLE.assign(official=""), {"scheme": "official"}, "no official split"),
-        (PAIRS, {"scheme": "official"}, "every patient of train is in validation or test"),
-        (TABLE, {"scheme": "folds", "folds": 61}, "60 groups, .* are too few for 61 folds"),
-        (TABLE.assign(patient_id="p"), {}, f"all {len(TABLE)} photographs have 1 patient,"),
+        (
+            PAIRS,
+            {"scheme": "official"},
+            "train split has 0 .*'its patient, or a copy, is in val",
+        ),
+        (
+            TABLE,
+            {"scheme": "folds", "folds": 61},
+            "test split has .*there are 60, .*fewer --folds",
+        ),
+        (TABLE.assign(patient_id="p"), {}, "split has 0 referable .* there are 1, counting"),
     ],
 )
 def test_unusable_splits_are_errors_that_say_so(table, how, reason):
     """With what to do."""
-    with pytest.raises(LabelTableError, match=reason):
+    with pytest.raises(DrError, match=reason):
         divide(table, **how)

@@ -16,7 +16,6 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.prepared import crops, workers
 from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.data.prepared.prepare import _keep_private, prepare
@@ -318,7 +317,7 @@ def test_what_cannot_be_divided_leaves_the_folder_as_it_was(photographs, out, ed
     run(photographs)
     before = digests(out)
     edit((read_sides(out) == "train").to_numpy())
-    with pytest.raises(LabelTableError, match="split has 0 referable"):
+    with pytest.raises(DrError, match="split has 0 referable"):
         run(photographs)
     assert digests(out) == before and len(Prepared(out).photographs) == 40
 

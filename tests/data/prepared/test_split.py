@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.prepared.folder import Prepared, read_manifest, verify
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.split import export_records, split
+from dr_lib.errors import DrError
 from tests.data.prepared.test_prepare import read_jpegs
 
 
@@ -61,7 +61,7 @@ def test_splits_lie_beside_each_other(folder):
 @pytest.mark.parametrize("out", ["labels.csv", "crops-00007.csv", "../split.csv"])
 def test_a_split_overwrites_no_other_table(folder, out):
     """Names that the folder needs are refused."""
-    with pytest.raises(LabelTableError, match="cannot name a split table"):
+    with pytest.raises(DrError, match="cannot name a split table"):
         split(folder, out=out)
     assert verify(folder)
 
@@ -106,7 +106,7 @@ def test_records_are_those_that_tensorflow_would_write(folder, tmp_path):
                 num_found += 1
         assert path.read_bytes() == (tmp_path / "by_tensorflow").read_bytes()
     assert num_found == len(table)
-    with pytest.raises(LabelTableError, match="not empty"):
+    with pytest.raises(DrError, match="not empty"):
         export_records(folder, tmp_path / "records")
 
 
