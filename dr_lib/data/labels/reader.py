@@ -7,6 +7,7 @@ import datetime
 import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,7 +68,8 @@ def read_sheet(path: Path, title: str = "", columns: Sequence[str] = ()) -> Shee
             lines[number] = cells
     top = list(lines)[:TOP]
     start = max(top, key=lambda number: _count_known(lines[number]), default=0)
-    cells = pd.DataFrame.from_dict(lines, orient="index").fillna("")
+    by_column = enumerate(zip_longest(*lines.values(), fillvalue=""))
+    cells = pd.DataFrame(dict(by_column), list(lines), dtype=str)
     below = cells[cells.index > start]
     if below.empty:
         raise DrError(f"{name} is empty: it needs a header and rows below it")

@@ -148,9 +148,7 @@ def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
     suffix.
     """
     name = re.sub(r"[\\/]+", "/", unicodedata.normalize("NFC", name))
-    name = re.sub(r"^(\.\.?/)+", "", name)
-    if re.match(r"/|[A-Za-z][\w+.-]*:", name):
-        name = name.rpartition("/")[2]
+    name = re.sub(r"^((\.\.?/)+|[A-Za-z][\w+.-]*:.*/|/(.*/)?)", "", name)
     files = by_stem.get(cut_suffix(name.rpartition("/")[2]), [])
     for form in (str, str.casefold, cut_suffix):
         end = f"/{form(name)}"

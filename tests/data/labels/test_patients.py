@@ -74,7 +74,7 @@ SPELT = "ids of patients differ only in case, blanks, leading zeros or .0: write
         (["patient"], "P1,a p1,b p2,c", f"rows 2, 3: {SPELT}"),
         ([], "1_left 01_right 1_right", f"rows 2, 3, 4: {SPELT}"),
         # a name and a number, which may be of other people
-        ([NAME, NUMBER], "Ana,1,a Ana,1,b", "row 2: patient_id .*--column patient_id=2"),
+        ([NAME, NUMBER], "Ana,1,a Ana,1,b", "rows 2, 3: patient_id .*--column patient_id=2"),
         # file names know whom the table does not: another number may be theirs
         (["patient"], "47,1_left ,1_right", "row 3: no patient by the column, but one"),
         # two hospitals
