@@ -118,14 +118,12 @@ trainings = [(name, int(batch)) for name, batch in pairs]
 # synthetic patterns of the same shape and number, whose accuracies only show that a network learns.
 
 # %%
-from dr_lib.data.small_images import load_images
+from dr_lib.data.small_images import load_mnist
 
-digits = load_images("mnist", 28, mnist)
-num_images = round(data_share * len(digits.x_train))
-x_train = digits.x_train[:num_images, ..., 0]
-y_train = digits.y_train[:num_images]
-x_test = digits.x_test[..., 0]
-y_test = digits.y_test
+x_train, y_train, x_test, y_test = load_mnist(mnist)
+num_images = round(data_share * len(x_train))
+x_train = x_train[:num_images]
+y_train = y_train[:num_images]
 print(f"{len(x_train):,} training images, {len(x_test):,} test images")
 
 # %% [markdown]

@@ -34,8 +34,16 @@ class ImageSet(NamedTuple):
     kind: str  # given, or synthetic: good for timing only
 
 
+def load_mnist(source: str | Path = "keras") -> list[np.ndarray]:
+    """Load MNIST as it is: x_train, y_train, x_test and y_test, (n, 28, 28) uint8 images and (n,)
+    digits; see `load_images`.
+    """
+    *arrays, _ = load_images("mnist", 28, source)
+    return [array[..., 0] if array.ndim == 4 else array for array in arrays]
+
+
 def load_images(
-    dataset: str, image_size: int, source: str, *, share: float = 1.0, seed: int = 0
+    dataset: str, image_size: int, source: str | Path, *, share: float = 1.0, seed: int = 0
 ) -> ImageSet:
     """Load a data set, or a share of it, and enlarge its images to the given size.
 
@@ -90,7 +98,7 @@ def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
     return arrays
 
 
-def _read(source: str, dataset: str) -> list[np.ndarray]:
+def _read(source: str | Path, dataset: str) -> list[np.ndarray]:
     """Read and check a file or Keras's: images (n, height, width, channels), labels (n,), twice.
 
     The first two are to train on, the last two to test.

@@ -154,8 +154,7 @@ class MnistReference:
 
 
 def _to_pixels(images: np.ndarray) -> np.ndarray:
-    scaled = np.multiply(images, np.float32(1 / 255), dtype=np.float32)
-    return scaled.reshape(-1, 28, 28, 1)
+    return images.reshape(-1, 28, 28, 1) * np.float32(1 / 255)
 
 
 def _to_targets(digits: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dr_lib.data.small_images import load_images
+from dr_lib.data.small_images import load_mnist
 from dr_lib.errors import DrError
 from dr_lib.hardware import HardwareError
 from dr_lib.mnist import cuda as mnist
@@ -103,8 +103,5 @@ def test_mnist_is_learned_as_by_the_original_program(
 ):
     """The 97.0 % of its 40 epochs within half a point, in fewer; Adam and softmax in an eighth."""
     asked = {"implementation": implementation, "batch_size": batch_size, "epochs": epochs}
-    x_train, y_train, x_test, y_test, _ = load_images(
-        "mnist", 28, real_data / "mnist/mnist.npz"
-    )
-    data = (x_train[..., 0], y_train, x_test[..., 0], y_test)
+    data = load_mnist(real_data / "mnist" / "mnist.npz")
     assert max(mnist.train(library, *data, **asked)[1]) >= 0.965
