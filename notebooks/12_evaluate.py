@@ -104,7 +104,7 @@ if not paths:  # those of the only training of this clone, or of the sample
         raise SystemExit(f"several trainings: set predictions to one, latest first: {names}")
 
 models = read_predictions(*paths, sheet=sheet, columns=split_paths(columns), folds=folds)
-models = average_sets(models) if ensemble else models
+models = average_sets(models) if ensemble and not folds else models
 model = models[0]
 same_patients = group_by_photographs(models)[0]
 
@@ -112,7 +112,7 @@ same_patients = group_by_photographs(models)[0]
 import pandas as pd
 
 from dr_lib import Page
-from dr_lib.report.style import SAMPLE
+from dr_lib.report.style import SAMPLE, translate
 
 if private:
     from dr_lib.data.labels.privacy import find_private, place_private
@@ -137,7 +137,9 @@ from dr_lib.evaluation import points as operating
 from dr_lib.evaluation.scores import summarise
 
 frozen = operating.read_thresholds(thresholds)
-points = operating.freeze_points(models, operating.Goals(sensitivity, specificity, frozen))
+points = operating.freeze_points(
+    models, operating.Goals(sensitivity, specificity, frozen), lang
+)
 own = points[0]
 measured = operating.measure_points(model, own)
 patients = measured[measured["unit"] == operating.UNITS[0]] if len(own) else measured
@@ -157,8 +159,8 @@ summary = summarise(model)
 
 # %% tags=["report"]
 from dr_lib.data.labels.schema import OWN, fold_name
-from dr_lib.evaluation.groups import count_flow, publish
-from dr_lib.evaluation.scores import count_below, round_count
+from dr_lib.evaluation.groups import count_flow, publish, round_count
+from dr_lib.evaluation.scores import count_below
 
 flow = publish(count_flow(model))
 page.table(flow, "flow", "From the photographs offered to those evaluated.")
@@ -168,7 +170,7 @@ for evaluated in models:
     if unused := set(others) - set(map(fold_name, named)):
         words = "Columns of {} that this report does not use: {}. Each photograph counts once."
         page.note(words, evaluated.name, ", ".join(sorted(unused)))
-if "grade" in model.test and model.test["grade"].min() > 0:
+if model.test["grade"].min() > 0:
     page.note("No photograph has grade 0: grades begin with 0 here, not with 1.")
 if below := count_below(model.test):
     words = "{} test photographs are referable below grade 2, as by macular oedema."
@@ -217,7 +219,7 @@ page.table(
     columns="unit point tp fn fp tn sensitivity specificity".split(),
 )
 words = "Each further model beside the first, on the same patients [95 % interval]."
-page.table(compare_models(models), "comparison", words)
+page.table(compare_models(same_patients), "comparison", words)
 
 # %% [markdown] tags=["heading"]
 # ## Calibration · Calibração
@@ -231,7 +233,7 @@ page.table(compare_models(models), "comparison", words)
 # A calibração perfeita tem inclinação 1 e intercepto 0; abaixo de 1 elas são extremas demais.
 
 # %% tags=["report"]
-from dr_lib.evaluation.curves import calibrate, weigh_decisions
+from dr_lib.evaluation.scores import calibrate, weigh_decisions
 
 calibrated, bins = calibrate(model)
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
@@ -288,30 +290,30 @@ groups = publish(score_groups(model, own, named))
 page.table(
     groups,
     "subgroups",
-    "Groups at high sensitivity, by the worse eye [95 % interval].",
+    "Groups at the first operating point, by the worse eye [95 % interval].",
     columns="factor level num_patients num_diseased auc sensitivity specificity".split(),
 )
+if len(own):
+    page.note("The first operating point is {}.", translate(own["point"][0], lang))
 page.findings([describe_groups(page, groups)])
 
 # %% [markdown] tags=["heading"]
 # ## The worst errors · Os piores erros
 
 # %% [markdown] tags=["en"]
-# Errors at the point of high sensitivity, highest missed grades first, by their line in the file.
+# Errors at the first operating point, highest missed grades first, by their line in the file.
 # With `-p private data/prepared` it names files, and `missed_patients.csv` lists each patient.
 
 # %% [markdown] tags=["pt"]
-# Erros no ponto de alta sensibilidade, primeiro os graus mais altos não encaminhados, por sua linha
+# Erros no primeiro ponto de operação, primeiro os graus mais altos não encaminhados, por sua linha
 # no arquivo. Com `-p private data/prepared` ela nomeia os arquivos, e `missed_patients.csv` lista
 # cada paciente.
 
 # %% tags=["report"]
-from dr_lib.evaluation.errors import list_errors, list_missed_patients
-
 if len(own):
-    errors = list_errors(model, own, num_errors)
+    errors = operating.list_errors(model, own, num_errors)
     if private:
-        missed = list_missed_patients(model, own, file_names)
+        missed = operating.list_missed_patients(model, own, file_names)
         words = "Patients who are missed, with all their photographs."
         page.table(missed, "missed_patients", words)
         errors = errors.merge(file_names[["image_id", "file"]], on="image_id", how="left")
@@ -348,7 +350,7 @@ from dr_lib.evaluation.scores import seems_confidence
 
 others = data_sets[data_sets["model"] == model.name].drop_duplicates("tested_on")
 others = others[others["tested_on"] != model.dataset]
-answer = answer_evaluation(summary.iloc[0], patients, others, lang)
+answer = answer_evaluation(summary.iloc[0], patients, others, page)
 if folds:
     words = say("Pooled are {} models of one recipe ({}), each tested on other patients.")
     answer.limits.append(words.format(model.test["fold"].nunique(), model.name))
@@ -384,10 +386,10 @@ from datetime import UTC, datetime
 
 import dr_lib
 from dr_lib.code import read_commit, shorten_commit
-from dr_lib.evaluation.card import list_facts
+from dr_lib.evaluation.answer import list_facts
 from dr_lib.evaluation.committee import write_committee
 
-facts = list_facts(model, summary.iloc[0], own, measured, say, lang)
+facts = list_facts(model, summary.iloc[0], own, measured, page)
 commit = shorten_commit(read_commit(root))
 made = f"{datetime.now(UTC):%Y-%m-%d}, dr_lib {dr_lib.__version__}, commit {commit}"
 card = pd.DataFrame({"fact": [*facts, say("made")], "text": [*facts.values(), made]})

@@ -1,6 +1,6 @@
 """The committee's page: an evaluation in natural frequencies, for readers who are no engineers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
 
@@ -31,6 +31,7 @@ DOES = (
 AIMS = {  # of the operating points, for people
     "high sensitivity": "With a score chosen to miss few patients",
     "high specificity": "With a higher score, chosen to send few patients needlessly",
+    "": "With the score {}, which was given by hand",
 }
 NOT_FOR = (
     "To decide alone: it is not a medical device. A doctor decides about each patient.",
@@ -84,7 +85,7 @@ def write_committee(
     program = say("Program: {} {}. Data set: {}.").format(
         predictions.name, predictions.version, predictions.dataset
     )
-    points = [_write_point(say, row) for _, row in patients.iterrows()]
+    points = [_write_point(page, row) for _, row in patients.iterrows()]
     names = [say("Name"), say("Role"), say("Date"), say("Signature")]
     parts = [
         f"{STYLE}<main><header><p>{say('For the ethics committee')}, ",
@@ -108,11 +109,12 @@ def _write_list(title: str, sentences: Iterable[str]) -> str:
     return f"<h2>{title}</h2><ul>{items}</ul>"
 
 
-def _write_point(say: Callable[[str], str], row: pd.Series) -> str:
+def _write_point(page: Page, row: pd.Series) -> str:
     """Write whom one setting finds, misses and sends needlessly."""
+    say = page.say
     found, missed, alarms, passed = row[COUNTS]
     shares = [
-        f", {write_people(row, name, say)}" if np.isfinite(row[name]) else ""
+        f", {write_people(row, name, page)}" if np.isfinite(row[name]) else ""
         for name in ("sensitivity", "specificity")
     ]
     ill = say("Of {} patients with the disease, {} are found{}; {} are missed.")
@@ -122,10 +124,12 @@ def _write_point(say: Callable[[str], str], row: pd.Series) -> str:
         ill.format(found + missed, found, shares[0], missed),
         well.format(alarms + passed, passed, shares[1], alarms),
         sent.format(found + alarms, found),
-        *say_unscored(row, say),
+        *say_unscored(row, page),
     ]
     items = "".join(f"<li>{sentence}</li>" for sentence in sentences)
-    return f"<p>{say(AIMS[row['point']])}:</p><ul>{items}</ul>"
+    score = row["point"].rpartition(" ")[2]  # of a threshold that was given
+    title = say(AIMS.get(row["point"], AIMS[""])).format(score)
+    return f"<p>{title}:</p><ul>{items}</ul>"
 
 
 def describe_groups(page: Page, groups: pd.DataFrame) -> str:
@@ -155,5 +159,5 @@ def _name_group(page: Page, row: pd.Series, column: str) -> str:
     level = translate(write_decimals(row["level"], page.lang), page.lang)
     name = f"{translate(row['factor'], page.lang)} {level}"
     if np.isfinite(row[column]):
-        name += f", {write_people(row, column, page.say)}"
+        name += f", {write_people(row, column, page)}"
     return name

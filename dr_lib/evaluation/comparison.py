@@ -30,17 +30,17 @@ def compare_data_sets(
     homes = {}
     for model in models:
         if model.table["split"].isin(["train", "validation"]).any():
-            homes[model.version or model.name] = model.dataset
+            homes[model.name] = model.dataset
     tables = []
     for model, own in zip(models, points, strict=True):
-        y, p, patient = unpack(model.test)
+        auc = auc_interval(*unpack(model.test))
         scores = {
             "model": model.name,
-            "trained_on": homes.get(model.version or model.name, ""),
+            "trained_on": homes.get(model.name, ""),
             "data_kind": "synthetic" if model.is_synthetic else "photographs",
             "tested_on": model.dataset,
-            "num_patients": len(np.unique(patient)),
-            "auc": auc_interval(y, p, patient),
+            "num_patients": auc.n,
+            "auc": auc,
         }
         at = pd.DataFrame({"point": [np.nan]})
         if len(own):
@@ -50,24 +50,18 @@ def compare_data_sets(
 
 
 def compare_models(models: Sequence[Predictions]) -> pd.DataFrame:
-    """Compare each further model with the first, on the same patients.
-
-    Args:
-        models: of `read_predictions`, the reference first; those of other test photographs are
-            passed over.
+    """Compare each further model with the first, the reference, on the same photographs.
 
     Returns:
         A row per further `model`: `auc`, `reference`, `reference_auc`, `num_patients`, and the
         difference `delta_auc`, with bounds of the bootstrap.
     """
-    reference = models[0]
-    ours = reference.test.set_index("image_id")
+    ours = models[0].test.set_index("image_id")
     y, p, patient = unpack(ours)
+    auc = auc_interval(y, p, patient)
     score = score_auc(y, p)
     rows = []
     for other in models[1:]:
-        if other.photographs != reference.photographs:
-            continue
         q = unpack(other.test.set_index("image_id").loc[ours.index]).p
         score_other = score_auc(y, q)
         difference = bootstrap_patients(
@@ -76,10 +70,10 @@ def compare_models(models: Sequence[Predictions]) -> pd.DataFrame:
         row = {
             "model": other.name,
             "auc": auc_interval(y, q, patient),
-            "reference": reference.name,
-            "reference_auc": auc_interval(y, p, patient),
+            "reference": models[0].name,
+            "reference_auc": auc,
             "delta_auc": difference,
-            "num_patients": len(np.unique(patient)),
+            "num_patients": auc.n,
         }
         rows.append(row)
     return tabulate(rows)
@@ -103,7 +97,6 @@ def read_trainings(
             known[manifest["sha256"][:12]] = training
     found = {}
     for model in models:
-        networks = [known.get(version, {}).items() for version in model.version.split()]
-        shared = set.intersection(*map(set, networks)) if networks else ()
-        found[model.name] = dict(shared)
+        networks = [known.get(version, {}).items() for version in model.version.split(" ")]
+        found[model.name] = dict(set.intersection(*map(set, networks)))
     return found

@@ -14,7 +14,7 @@ from sklearn.metrics import roc_curve
 from dr_lib.evaluation.points import UNITS
 from dr_lib.evaluation.scores import unpack
 from dr_lib.evaluation.table import Predictions
-from dr_lib.numbers import write_span
+from dr_lib.numbers import write_interval
 from dr_lib.report.style import (
     HALF,
     INK,
@@ -23,6 +23,7 @@ from dr_lib.report.style import (
     THEIRS,
     choose_words,
     open_panels,
+    translate,
     use_commas,
 )
 from dr_lib.statistics.clustered import auc_interval
@@ -40,12 +41,14 @@ def plot_roc(models: Sequence[Predictions], measured: pd.DataFrame, lang: str = 
         colour = LINES[number % len(LINES)]
         y, p, patient = unpack(model.test)
         alarms, found, _ = roc_curve(y, p)
-        auc = write_span(auc_interval(y, p, patient).columns("auc"), "auc", lang)
+        auc = write_interval(*auc_interval(y, p, patient)[:3], lang)
         ax.plot(alarms, found, color=colour, lw=2, label=f"{model.name[:40]}: AUC {auc}")
     at = measured[measured["unit"] == UNITS[1]] if len(measured) else measured
     for (_, row), marker in zip(at.iterrows(), MARKERS, strict=False):
         place = [1 - row["specificity"]], [row["sensitivity"]]
-        ax.plot(*place, marker, ms=7, mfc="white", color=INK, label=say(row["point"]))
+        ax.plot(
+            *place, marker, ms=7, mfc="white", color=INK, label=translate(row["point"], lang)
+        )
     _make_square(ax, say("1 - specificity"), say("sensitivity"), lang)
     figure.legend(loc="outside lower left", frameon=False, fontsize=9)
     figure.set_figheight(4 + 0.2 * len(figure.legends[0].get_texts()))

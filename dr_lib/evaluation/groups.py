@@ -3,18 +3,20 @@ that may name one.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.schema import EVALUATED, OWN, fold_name
 from dr_lib.errors import DrError
-from dr_lib.evaluation.points import measure_points
-from dr_lib.evaluation.scores import FEW, find_worse_eyes, round_count, take_interval, unpack
+from dr_lib.evaluation.points import count_at
+from dr_lib.evaluation.scores import find_worse_eyes, unpack
 from dr_lib.evaluation.table import Predictions
 from dr_lib.statistics.clustered import auc_interval, difference_interval
-from dr_lib.statistics.intervals import LEVEL, NOTHING, Interval, tabulate
+from dr_lib.statistics.intervals import LEVEL, NOTHING, tabulate
 
+FEW = 5  # patients; a smaller count may name one
 FACTORS = ("camera", "eye", "quality", "sex", "age")
 SHARES = ("sensitivity", "specificity")  # that are compared
 HIDDEN = "not shown"  # a count below FEW, or one that would tell it
@@ -25,6 +27,7 @@ STAGES = {  # of the flow, by the side of the split
     "train": "learned from",
     "validation": "validation",
     "test": "evaluated",
+    "ungradable": "ungradable",  # of test, or without a probability
 }
 
 
@@ -32,21 +35,27 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
     """Count the photographs and patients that were offered, by what became of them.
 
     Returns:
-        A row per stage of STAGES, or `ungradable`, and per reason: `stage`, `reason`,
-        `num_patients`, `num_images`.
+        A row per stage of STAGES and per reason: `stage`, `reason`, `num_patients`, `num_images`.
     """
-    table = predictions.table
-    is_lost = (table["split"] == "test") & ~table["image_id"].isin(predictions.photographs)
-    stages = table["split"].map(STAGES).mask(is_lost, "ungradable")
-    counted = pd.DataFrame(
-        {
-            "stage": pd.Categorical(stages, [*STAGES.values(), "ungradable"]),
-            "reason": table.get("reason", ""),
-            "patient_id": table["patient_id"].replace("", np.nan),
-        }
+    # of pooled folds each is tested once
+    table = predictions.table.drop_duplicates("image_id", keep="last")
+    is_lost = (table["split"] == "test") & table["probability_referable"].isna()
+    stage = table["split"].mask(is_lost, "ungradable").map(STAGES)
+    counted = table.assign(
+        stage=pd.Categorical(stage, [*STAGES.values()]),
+        patient_id=table["patient_id"].replace("", np.nan),
     )
     of_stage = counted.groupby(["stage", "reason"], observed=True)["patient_id"]
     return of_stage.agg(num_patients="nunique", num_images="size").reset_index()
+
+
+def round_count(count: int) -> str:
+    """Write a count of patients or photographs as statistical offices publish it: < 5, or rounded
+    to five, so that no difference of two names anybody.
+    """
+    if 0 < count < FEW:
+        return f"< {FEW}"
+    return str(FEW * round(count / FEW))
 
 
 def publish(table: pd.DataFrame) -> pd.DataFrame:
@@ -96,10 +105,10 @@ def score_groups(
 
     Returns:
         A row per `factor` and `level`: `num_patients`, `num_diseased` of them, `auc` and, where
-        there are operating points, `sensitivity` and `specificity` at the one of high sensitivity,
-        and whether each is shown to be lower than that of all other patients,
-        `sensitivity_is_lower` and `specificity_is_lower`, None where too few can be compared. Of
-        all comparisons together 5 % may err (Bonferroni; each has one side).
+        there are operating points, `sensitivity` and `specificity` at the first, and whether each
+        is shown to be lower than that of all other patients, `sensitivity_is_lower` and
+        `specificity_is_lower`, None where too few can be compared. Of all comparisons together 5 %
+        may err (Bonferroni; each has one side).
 
     Raises:
         DrError: a further column is not there, or has more levels than MAX_LEVELS.
@@ -110,7 +119,8 @@ def score_groups(
     pairs = []  # of a group and the other patients
     for factor in dict.fromkeys([*named, *FACTORS]):
         column = factor if factor in EVALUATED else OWN + factor
-        levels = test.get(column, pd.Series("", test.index)).astype(str)
+        # of pooled folds one may lack the column
+        levels = test.get(column, pd.Series("", test.index)).fillna("").astype(str)
         known = sorted(set(levels) - {""})
         if factor in named and not 0 < len(known) <= MAX_LEVELS:
             raise DrError(
@@ -119,39 +129,29 @@ def score_groups(
             )
         for level in known if len(known) <= MAX_LEVELS else ():
             group = test[levels == level]
-            is_other = (levels != "") & ~test["patient_id"].isin(group["patient_id"])
-            pairs.append((group, test[is_other]))
-            scores = _score(predictions, group, points)
-            rows.append({"factor": factor, "level": level, **scores})
+            others = test[(levels != "") & ~test["patient_id"].isin(group["patient_id"])]
+            pairs.append((find_worse_eyes(group), find_worse_eyes(others)))
+            rows.append({"factor": factor, "level": level, **_score(pairs[-1][0], points)})
     if len(points):
-        _compare(predictions, rows, pairs, points)
+        _compare(rows, pairs, points)
     return tabulate(rows)
 
 
-def _score(predictions: Predictions, group: pd.DataFrame, points: pd.DataFrame) -> dict:
-    """Count a group, and score it by the worse eye."""
-    people = find_worse_eyes(group)
-    y, p, patient = unpack(people[people["probability_referable"].notna()])
-    auc = auc_interval(y, p, patient) if y.any() and not y.all() else NOTHING
+def _score(people: pd.DataFrame, points: pd.DataFrame) -> dict[str, Any]:
+    """Count a group, and score it."""
+    auc = auc_interval(*unpack(people.dropna(subset="probability_referable")))
     scores = {
         "num_patients": len(people),
         "num_diseased": (people["referable"] == 1).sum(),
         "auc": auc if np.isfinite(auc.low) else NOTHING,  # few patients may be known by it
     }
-    return {**scores, **_share(predictions, group, points, LEVEL)} if len(points) else scores
-
-
-def _share(
-    predictions: Predictions, group: pd.DataFrame, points: pd.DataFrame, level: float
-) -> dict[str, Interval]:
-    """Estimate a group's SHARES at the first point, of patients."""
-    of_group = predictions._replace(test=group, unscored=None)
-    row = measure_points(of_group, points, level).iloc[0]
-    return {name: take_interval(row, name) for name in SHARES}
+    if len(points):
+        found = count_at(people, points)
+        scores.update({name: found[name] for name in SHARES})
+    return scores
 
 
 def _compare(
-    predictions: Predictions,
     rows: Sequence[dict],
     pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]],
     points: pd.DataFrame,
@@ -160,7 +160,7 @@ def _compare(
     number = sum(np.isfinite(row[name].value) for row in rows for name in SHARES)
     wide = 1 - 2 * (1 - LEVEL) / max(number, 2)
     for row, pair in zip(rows, pairs, strict=True):
-        here, there = (_share(predictions, table, points, wide) for table in pair)
+        here, there = (count_at(people, points, level=wide) for people in pair)
         for name in SHARES:
             high = difference_interval(here[name], there[name]).high
             row[f"{name}_is_lower"] = bool(high < 0) if np.isfinite(high) else None

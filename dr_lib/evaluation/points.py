@@ -1,9 +1,9 @@
 """Operating points: chosen on the validation split or elsewhere, frozen, and scored on the test
-split.
+split; the worst errors there, and, in private, the patients who are missed.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,16 +11,20 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.evaluation.scores import find_worse_eyes, unpack
 from dr_lib.evaluation.table import Predictions
+from dr_lib.numbers import write_decimals
+from dr_lib.report.style import choose_words
 from dr_lib.statistics.clustered import choose_threshold, proportion_interval
 from dr_lib.statistics.intervals import LEVEL, tabulate
 
 POINTS = ("high sensitivity", "high specificity")
+GIVEN = "the threshold given by you, {}"  # a point that nobody has shown to be one of these
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
 THRESHOLDS = (
     "thresholds: give two between 0 and 1, such as 0.21,0.75: first for high sensitivity, then, "
     "not below it, for high specificity"
 )
 UNITS = ("patients", "photographs")  # that are counted
+ERRORS = ("missed", "false alarm")
 
 
 class Goals(NamedTuple):
@@ -44,20 +48,17 @@ def read_thresholds(text: str) -> list[float]:
 
 
 def choose_points(predictions: Predictions, goals: Goals) -> pd.DataFrame:
-    """Freeze the operating points, on the validation split or elsewhere, never on the test split.
+    """Choose the operating points on the validation split, never on the test split.
 
     Returns:
         A row per point, and `fold` of pooled folds: `point` of POINTS, `threshold`, `source` of
-        SOURCES and, where it was chosen here, `chosen_on` (the data set) and the
-        `validation_diseased` that it rests on, patients with a referable eye. Without those that no
-        threshold reaches, of one fold; empty without validation photographs and without thresholds.
+        SOURCES, `chosen_on` (the data set) and the `validation_diseased` that it rests on, patients
+        with a referable eye. Without those that no threshold reaches, of one fold; empty without
+        validation photographs.
 
     Raises:
         DrError: the validation split has one class only.
     """
-    if goals.thresholds:
-        given = {"point": POINTS, "threshold": goals.thresholds, "source": SOURCES[1]}
-        return pd.DataFrame(given)
     validation = predictions.validation
     if validation.empty:
         return pd.DataFrame(columns=["point", "threshold", "source"])
@@ -82,12 +83,11 @@ def _choose(validation: pd.DataFrame, goals: Goals) -> pd.DataFrame:
         )
     sensitive = choose_threshold(y, p, sensitivity=goals.sensitivity)
     specific = choose_threshold(y, p, specificity=goals.specificity)
-    chosen = sorted([sensitive, specific])
     points = pd.DataFrame(
         {
             "point": POINTS,
-            "threshold": chosen,
-            "validation_diseased": len(np.unique(patient[y])),
+            "threshold": sorted([sensitive, specific]),
+            "validation_diseased": len(set(patient[y])),
         }
     )
     if "fold" in validation:
@@ -95,20 +95,26 @@ def _choose(validation: pd.DataFrame, goals: Goals) -> pd.DataFrame:
     return points
 
 
-def freeze_points(models: Sequence[Predictions], goals: Goals) -> list[pd.DataFrame]:
-    """Choose each model's points as `choose_points` does; without validation rows, take those of
-    the same model version, whose `source` says that they were carried over.
+def freeze_points(
+    models: Sequence[Predictions], goals: Goals, lang: str = "en"
+) -> list[pd.DataFrame]:
+    """Freeze each model's operating points as `choose_points` does; without validation rows, take
+    those of the same model version, whose `source` says that they were carried over.
+
+    Thresholds that are given are those of all models, named by GIVEN in the language en or pt.
     """
-    points = [choose_points(model, goals) for model in models]
-    carried = {
-        model.version: own.assign(source=SOURCES[2])
-        for model, own in zip(models, points, strict=True)
-        if model.version and len(model.validation)
-    }
-    return [
-        own if len(own) else carried.get(model.version, own)
-        for model, own in zip(models, points, strict=True)
-    ]
+    if goals.thresholds:
+        words = choose_words(lang)(GIVEN)
+        names = [words.format(write_decimals(str(each), lang)) for each in goals.thresholds]
+        given = {"point": names, "threshold": goals.thresholds, "source": SOURCES[1]}
+        return [pd.DataFrame(given)] * len(models)
+    homes = {model.version: model for model in models if len(model.validation)}
+    points = []
+    for model in models:
+        home = homes.get(model.version or None, model)
+        own = choose_points(home, goals)
+        points.append(own if home is model else own.assign(source=SOURCES[2]))
+    return points
 
 
 def find_called(table: pd.DataFrame, points: pd.DataFrame, name: str = "") -> np.ndarray:
@@ -122,50 +128,104 @@ def find_called(table: pd.DataFrame, points: pd.DataFrame, name: str = "") -> np
     return (table["probability_referable"] >= threshold).to_numpy()
 
 
-def measure_points(
-    predictions: Predictions, points: pd.DataFrame, level: float = LEVEL
-) -> pd.DataFrame:
+def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
     """Score each operating point on the test split.
 
     Of patients counts the worse eye at any visit, or the only one: who has an eye that is called is
-    referred, who has an eye that is referable has the disease. Who has a photograph without a
-    probability, and is not called by another, is missed or, without the disease, left out.
+    referred, who has an eye that is referable has the disease.
 
     Args:
         predictions: whose test split it is.
         points: of `choose_points`.
+
+    Returns:
+        A row per unit of UNITS and point: `unit`, `point`, and what `count_at` finds.
+    """
+    everyone = {
+        UNITS[0]: find_worse_eyes(predictions.tested),
+        UNITS[1]: predictions.test.assign(is_unscored=False),
+    }
+    rows = []
+    for unit, table in everyone.items():
+        for name in points["point"].unique():
+            rows.append({"unit": unit, "point": name, **count_at(table, points, name)})
+    return tabulate(rows)
+
+
+def count_at(
+    table: pd.DataFrame, points: pd.DataFrame, name: str = "", level: float = LEVEL
+) -> dict[str, Any]:
+    """Score an operating point.
+
+    Who has a photograph without a probability, and is not called by another, is missed or, without
+    the disease, left out.
+
+    Args:
+        table: of `find_worse_eyes`, or of photographs.
+        points: of `choose_points`.
+        name: of the point, by default the first.
         level: of the intervals.
 
     Returns:
-        A row per unit of UNITS and point: `unit`, `point`, `given` (the threshold, where it was
-        given elsewhere), counts `tp`, `fn`, `fp`, `tn`, and
-        `sensitivity`, `specificity`, NaN of few patients; of patients how many were `left_out`,
-        and how many of `fn` have a photograph without a probability, `fn_unscored`.
+        Counts `tp`, `fn`, `fp`, `tn`, and `sensitivity`, `specificity`, NaN of few patients; how
+        many were `left_out`, and how many of `fn` have a photograph without a probability,
+        `fn_unscored`.
+    """
+    y, _, patient = unpack(table)
+    called = find_called(table, points, name)
+    is_unsure = table["is_unscored"].to_numpy() & ~called
+    is_well = ~y & ~is_unsure
+    return {
+        "tp": (called & y).sum(),
+        "fn": (~called & y).sum(),
+        "fp": (called & ~y).sum(),
+        "tn": (~called & is_well).sum(),
+        "sensitivity": proportion_interval(called[y], patient[y], level),
+        "specificity": proportion_interval(~called[is_well], patient[is_well], level),
+        "left_out": (is_unsure & ~y).sum(),
+        "fn_unscored": (is_unsure & y).sum(),
+    }
+
+
+def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> pd.DataFrame:
+    """List the worst errors at the first point, highest missed grades first.
+
+    Returns:
+        At most `number` of each: `error` of ERRORS, `fold` and `line` in the file (of an ensemble,
+        the first one), `image_id`, `grade`, and `probability_referable`.
+    """
+    test = predictions.test.sort_values("probability_referable")
+    is_referable = test["referable"] == 1
+    is_called = find_called(test, points)
+    missed = test[is_referable & ~is_called]
+    missed = missed.sort_values("grade", ascending=False, kind="stable")
+    alarms = test[~is_referable & is_called][::-1]
+    errors = pd.concat([missed.head(number), alarms.head(number)], keys=ERRORS)
+    errors = errors.reset_index(names=["error", "line"])
+    return errors.filter(
+        ["error", "fold", "line", "image_id", "grade", "probability_referable"]
+    )
+
+
+def list_missed_patients(
+    predictions: Predictions, points: pd.DataFrame, names: pd.DataFrame
+) -> pd.DataFrame:
+    """List the patients with the disease who would be sent home, for private use only.
+
+    Args:
+        predictions: whose test split it is.
+        points: of `choose_points`.
+        names: `image_id`, `file` and `patient`, as the private folder has them.
+
+    Returns:
+        A row per photograph of these patients, both eyes, the worst patient first: `patient` (the
+        record number), `file`, `eye`, `visit`, `grade`, `probability_referable`, NaN of what was
+        not scored.
     """
     people = find_worse_eyes(predictions.tested)
-    test = predictions.test.assign(is_unscored=False)
-    given = points[points["source"] == SOURCES[1]].set_index("point")["threshold"]
-    rows = []
-    for unit, everyone in zip(UNITS, (people, test), strict=True):
-        for name in points["point"].unique():
-            called = find_called(everyone, points, name)
-            is_unsure = everyone["is_unscored"] & ~called
-            is_out = is_unsure & (everyone["referable"] == 0)
-            table = everyone[~is_out]
-            y, _, patient = unpack(table)
-            called = called[~is_out]
-            row = {
-                "unit": unit,
-                "point": name,
-                "given": given.get(name, np.nan),
-                "tp": (called & y).sum(),
-                "fn": (~called & y).sum(),
-                "fp": (called & ~y).sum(),
-                "tn": (~called & ~y).sum(),
-                "sensitivity": proportion_interval(called[y], patient[y], level),
-                "specificity": proportion_interval(~called[~y], patient[~y], level),
-                "left_out": is_out.sum(),
-                "fn_unscored": (is_unsure & ~is_out).sum(),
-            }
-            rows.append(row)
-    return tabulate(rows)
+    is_missed = (people["referable"] == 1) & ~find_called(people, points)
+    missed = people[is_missed].sort_values("grade", ascending=False)
+    photographs = missed[["patient_id"]].merge(predictions.tested, on="patient_id")
+    named = photographs.merge(names, on="image_id", how="left")
+    named = named[["patient", "file", "eye", "visit", "grade", "probability_referable"]]
+    return named.loc[:, (named != "").any()]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from dr_lib.data.labels.schema import OF_GRADES, SIDES, fold_id
+from dr_lib.data.labels.schema import OF_REFERABLE, SIDES, fold_id
 from dr_lib.errors import DrError
 from dr_lib.evaluation.table import (
     PROBABILITIES,
+    SUFFIX,
     Predictions,
     add_columns,
     find_only,
@@ -49,15 +50,15 @@ def read_predictions(
         return [_pool_folds(found)]
     found = _name(found)
     first, *others = group_by_photographs(found)
-    versions = [predictions.version for predictions in first]
+    versions = {predictions.version for predictions in found} - {""}
+    of_first = {predictions.version for predictions in first} & versions
     for other in itertools.chain(*others):
-        if not other.version or other.version not in versions:
+        if other.version not in of_first:
             raise DrError(_explain_difference(other, first[0]))
-    for version in {predictions.version for predictions in found} - {""}:
+    for version in versions:
         _check_external([p for p in found if p.version == version])
     for same in [first, *others]:
-        for other in same[1:]:
-            _check_same(same[0], other)
+        _check_same(same)
     return found
 
 
@@ -82,8 +83,7 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
             name=f"ensemble of {len(same)}: {', '.join(networks)}",
             version=" ".join(sorted(p.version for p in same)).strip(),
             files=tuple(file for predictions in same for file in predictions.files),
-            validation=_average([p.validation for p in same], "validation"),
-            test=_average([p.test for p in same], "test"),
+            table=_average([p.table for p in same]),
         )
         averaged.append(ensemble)
     if len({ensemble.version for ensemble in averaged}) > 1:
@@ -91,16 +91,14 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
     return averaged
 
 
-def _average(tables: Sequence[pd.DataFrame], side: str) -> pd.DataFrame:
+def _average(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the first table with the mean probabilities of all tables."""
-    pooled = pd.concat(tables).groupby("image_id")
-    if (pooled.size() != len(tables)).any():
-        raise DrError(f"an ensemble needs the same {side} photographs in every file")
-    columns = [name for name in PROBABILITIES if all(name in table for table in tables)]
-    means = pooled[columns].sum(min_count=len(tables)) / len(tables)
-    mean = tables[0].drop(columns=[*OF_GRADES, "predicted_grade"], errors="ignore")
-    mean[columns] = means.loc[mean["image_id"]].to_numpy()
-    return add_columns(mean)
+    columns = [*PROBABILITIES]
+    given = [table.set_index("image_id")[columns] for table in tables]
+    mean = sum(given[1:], given[0]) / len(given)
+    if len({each[OF_REFERABLE].count() for each in [mean, *given]}) > 1:
+        raise DrError("an ensemble needs a probability of the same photographs in every file")
+    return add_columns(tables[0].drop(columns=columns).join(mean, on="image_id"))
 
 
 def _pool_folds(folds: Sequence[Predictions]) -> Predictions:
@@ -109,7 +107,7 @@ def _pool_folds(folds: Sequence[Predictions]) -> Predictions:
     Raises:
         DrError: a patient is tested in two folds, or a photograph in none.
     """
-    table = _number([fold.table for fold in folds])
+    table = pd.concat(fold.table.assign(fold=number) for number, fold in enumerate(folds, 1))
     test = table[table["split"] == "test"]
     by_patient = test.groupby(test["patient_id"].map(fold_id))["fold"]
     if by_patient.nunique().max() > 1:
@@ -120,31 +118,21 @@ def _pool_folds(folds: Sequence[Predictions]) -> Predictions:
         raise DrError(
             f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
         )
+    validation = table[table["split"] == "validation"]
+    unused = table[~is_used & (table["fold"] == 1)]
     return folds[0]._replace(
-        table=pd.concat([test, table[~is_used & (table["fold"] == 1)]]),
-        validation=_number([fold.validation for fold in folds]),
-        test=_number([fold.test for fold in folds]),
-        unscored=_number([fold.unscored for fold in folds]),
+        table=pd.concat([validation, unused, test]),
         version=find_only(test, "model_version"),
         files=tuple(file for fold in folds for file in fold.files),
     )
 
 
-def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    pooled = pd.concat(table.assign(fold=number) for number, table in enumerate(tables, 1))
-    return pooled.fillna(dict.fromkeys(pooled.select_dtypes(exclude="number"), ""))
-
-
 def _name(found: Sequence[Predictions]) -> list[Predictions]:
     """Give a model one name in all its files, and files of the same photographs one data set."""
     versions = [predictions.version or place for place, predictions in enumerate(found)]
-    names = _tell_apart(versions, [predictions.name for predictions in found])
     photographs = [predictions.photographs for predictions in found]
-    named = {}
-    for same in group_by_photographs(found):
-        given = [find_only(predictions.table, "dataset") for predictions in same]
-        named[same[0].photographs] = next(filter(None, given), same[0].dataset)
-    datasets = _tell_apart(photographs, [named[ids] for ids in photographs])
+    names = _tell_apart(versions, [predictions.name for predictions in found])
+    datasets = _tell_apart(photographs, [predictions.dataset for predictions in found])
     return [
         predictions._replace(name=name, dataset=dataset)
         for predictions, name, dataset in zip(found, names, datasets, strict=True)
@@ -152,10 +140,13 @@ def _name(found: Sequence[Predictions]) -> list[Predictions]:
 
 
 def _tell_apart(keys: Sequence[Hashable], names: Sequence[str]) -> list[str]:
-    """Take the first name of each key, with a number where another key has it: mine · 2."""
+    """Take the first name of each key, the file's own only where there is no other; with a number
+    where another key has it: mine · 2.
+    """
     taken = Counter()
     chosen = {}
-    for key, name in zip(keys, names, strict=True):
+    pairs = sorted(zip(keys, names, strict=True), key=lambda pair: pair[1].endswith(SUFFIX))
+    for key, name in pairs:
         if key not in chosen:
             taken[name] += 1
             chosen[key] = name if taken[name] == 1 else f"{name} · {taken[name]}"
@@ -194,15 +185,12 @@ def _check_external(files: Sequence[Predictions]) -> None:
                 )
 
 
-def _check_same(first: Predictions, other: Predictions) -> None:
-    """Check that two files agree on the photographs that they share."""
-    mine, theirs = (p.table[p.table["split"].isin(SIDES)] for p in (first, other))
-    both = mine.merge(theirs, on="image_id", suffixes=("", "_other"))
-    for column in {"patient_id", "referable", "grade"} & set(mine) & set(theirs):
-        pair = both[[column, f"{column}_other"]].dropna()
-        if column == "patient_id":
-            pair = pair.map(fold_id)
-        if (pair[column] != pair[f"{column}_other"]).any():
-            raise DrError(
-                f"{other.name} and {first.name} disagree on the patient or label of a photograph"
-            )
+def _check_same(same: Sequence[Predictions]) -> None:
+    """Check that files agree on the photographs that they share."""
+    pooled = pd.concat(predictions.table for predictions in same)
+    pooled = pooled[pooled["split"].isin(SIDES)]
+    pooled = pooled.assign(patient_id=pooled["patient_id"].map(fold_id))
+    stated = pooled.groupby("image_id")[["patient_id", "referable", "grade"]].nunique()
+    if (stated > 1).any(axis=None):
+        names = " and ".join(predictions.name for predictions in same)
+        raise DrError(f"{names} disagree on the patient or label of a photograph")

@@ -12,14 +12,17 @@ import pandas as pd
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.evaluation.table import Predictions
 from dr_lib.statistics.bootstrap import bootstrap_patients, score_kappa
+from dr_lib.statistics.calibration import fit_calibration
 from dr_lib.statistics.clustered import auc_interval, count_rarer, proportion_interval
 from dr_lib.statistics.intervals import Interval, tabulate
 
-FEW = 5  # patients; a smaller count may name one
+# of the decision curve: a miss is 19 to 1 times a needless referral
+THRESHOLDS = np.linspace(0.05, 0.5, 10).round(2)
+NUM_BINS = 10  # of the calibration curve, with equally many photographs
 
 
 class Eyes(NamedTuple):
-    """Photographs as arrays (n,): referable or not, its probability, and the patient's number."""
+    """Photographs as arrays (n,): referable or not, its probability, and whose it is."""
 
     y: np.ndarray
     p: np.ndarray
@@ -31,7 +34,7 @@ def unpack(table: pd.DataFrame) -> Eyes:
     return Eyes(
         (table["referable"] == 1).to_numpy(),
         table["probability_referable"].to_numpy(),
-        pd.factorize(table["patient_id"], sort=True)[0],
+        table["patient_id"].to_numpy(),
     )
 
 
@@ -41,9 +44,8 @@ def find_worse_eyes(table: pd.DataFrame) -> pd.DataFrame:
     """
     table = table.assign(is_unscored=table["probability_referable"].isna())
     worst = ["fold", "grade", "referable", "probability_referable", "is_unscored"]
-    by_patient = table.groupby("patient_id", as_index=False)
-    people = by_patient[[name for name in worst if name in table]].max()
-    return people[people["referable"].notna()]
+    by_patient = table.filter(["patient_id", *worst]).groupby("patient_id", as_index=False)
+    return by_patient.max().dropna(subset="referable")
 
 
 def summarise(predictions: Predictions) -> pd.DataFrame:
@@ -55,17 +57,17 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
         without the disease, counted as if each had as many photographs), `prevalence`, `auc`,
         `brier`; with grades `kappa` (quadratic weights).
     """
-    test = predictions.test
-    y, p, patient = unpack(test)
+    y, p, patient = unpack(predictions.test)
     error = (p - y) ** 2
+    auc = auc_interval(y, p, patient)
     summary = {
         "model": predictions.name,
-        "num_images": len(test),
-        "num_patients": test["patient_id"].nunique(),
+        "num_images": len(y),
+        "num_patients": auc.n,
         "num_referable": int(y.sum()),
         "rarer_patients": int(count_rarer(y, patient)),
         "prevalence": proportion_interval(y, patient),
-        "auc": auc_interval(y, p, patient),
+        "auc": auc,
         "brier": bootstrap_patients(lambda w: w @ error / w.sum(axis=1), y, patient),
     }
     graded = predictions.graded
@@ -76,10 +78,62 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
     return tabulate([summary])
 
 
+def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Compare probabilities with outcomes.
+
+    Returns:
+        A row with `predicted` and `observed` shares of referable photographs, `intercept` and
+        `slope`; and a row per bin of NUM_BINS: `predicted` (mean), `observed`, `num_images`.
+    """
+    y, p, patient = unpack(predictions.test)
+    intercept, slope = fit_calibration(y, p, patient)
+    summary = {
+        "predicted": p.mean(),
+        "observed": y.mean(),
+        "intercept": intercept,
+        "slope": slope,
+    }
+    ranks = predictions.test["probability_referable"].rank()  # what ties has one
+    rows = []
+    for _, inside in predictions.test.groupby(np.ceil(ranks * NUM_BINS / len(p))):
+        y, p, patient = unpack(inside)
+        observed = proportion_interval(y, patient)._replace(value=y.mean())
+        rows.append({"predicted": p.mean(), "observed": observed, "num_images": len(y)})
+    return tabulate([summary]), tabulate(rows)
+
+
+def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
+    """Compute the decision curve (Vickers and Elkin 2006).
+
+    Net benefit is the share of true referrals less that of false ones, weighed by the odds of the
+    threshold; that of referring nobody is 0.
+
+    Returns:
+        A row per threshold of THRESHOLDS: `threshold`, `net_benefit`, and `refer_all`, that of
+        referring everybody.
+    """
+    y, p, patient = unpack(predictions.test)
+    odds = THRESHOLDS / (1 - THRESHOLDS)
+    benefit = np.where(y[:, None], 1.0, -odds)  # of each photograph, if it is referred
+    gained = benefit * (p[:, None] >= THRESHOLDS)
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        return (weights @ gained / weights.sum(axis=1, keepdims=True)).T
+
+    found = bootstrap_patients(score, y, patient)
+    return pd.DataFrame(
+        {
+            "threshold": THRESHOLDS,
+            **found.columns("net_benefit"),
+            "refer_all": benefit.mean(axis=0),
+        }
+    )
+
+
 def count_below(table: pd.DataFrame) -> int:
     """Count the photographs that are referable below the grade from which all are."""
-    is_below = f"grade < {REFERABLE_FROM} and referable == 1"
-    return len(table.query(is_below)) if "grade" in table else 0
+    is_below = (table["grade"] < REFERABLE_FROM) & (table["referable"] == 1)
+    return int(is_below.sum())
 
 
 def seems_confidence(predictions: Predictions) -> bool:
@@ -95,12 +149,3 @@ def seems_confidence(predictions: Predictions) -> bool:
 def take_interval(row: Mapping | pd.Series, name: str) -> Interval:
     """Take an interval from a row of a table, which has no n."""
     return Interval(row[name], row[f"{name}_low"], row[f"{name}_high"], 0)
-
-
-def round_count(count: int) -> str:
-    """Write a count of patients or photographs as statistical offices publish it: < 5, or rounded
-    to five, so that no difference of two names anybody.
-    """
-    if 0 < count < FEW:
-        return f"< {FEW}"
-    return str(FEW * round(count / FEW))

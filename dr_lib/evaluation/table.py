@@ -32,6 +32,7 @@ from dr_lib.files import hash_file
 
 SPLITS = (*SIDES, EXCLUDED, REJECTED)
 PROBABILITIES = (*OF_GRADES, OF_REFERABLE)
+SUFFIX = ".csv"  # of a data set that has its file's name; no public one has a suffix
 AGES = ("0-39", "40-59", "60+")  # bands of years
 ROUNDING = 0.025 + 1e-9  # of five probabilities of two decimals, which add up to 1
 ALLOWED = {  # the values of a column where it is not empty, and their words
@@ -45,36 +46,47 @@ ALLOWED = {  # the values of a column where it is not empty, and their words
 
 
 class Predictions(NamedTuple):
-    """One model's predictions: tables of one row per photograph."""
+    """One model's predictions for the photographs of a data set."""
 
     name: str
-    table: pd.DataFrame  # all rows, those without a probability too
-    validation: pd.DataFrame  # with a probability: what operating points are chosen on
-    test: pd.DataFrame  # with a probability and gradable: what is evaluated
-    is_synthetic: bool
-    # test photographs without a probability, or not gradable; most have a label
-    unscored: pd.DataFrame | None = None
+    # a row per photograph; all columns of EVALUATED are there, numbers NaN and words empty where
+    # the file does not say
+    table: pd.DataFrame
     # of the model: the same on several data sets; empty where the file does not say
     version: str = ""
     dataset: str = ""  # what the photographs are from
     files: tuple[str, ...] = ()  # each with its SHA-256
 
     @property
+    def tested(self) -> pd.DataFrame:
+        """The rows of the test split; those that are not scored have no probability."""
+        return self.table[self.table["split"] == "test"]
+
+    @property
+    def test(self) -> pd.DataFrame:
+        """Those of them that are evaluated: they have a probability, and are gradable."""
+        return self.tested.dropna(subset=OF_REFERABLE)
+
+    @property
+    def validation(self) -> pd.DataFrame:
+        """The same of the validation split: what operating points are chosen on."""
+        side = self.table[self.table["split"] == "validation"]
+        return side.dropna(subset=OF_REFERABLE)
+
+    @property
     def photographs(self) -> frozenset[str]:
-        """The image ids of the test split."""
+        """The image ids of the photographs that are evaluated."""
         return frozenset(self.test["image_id"])
 
     @property
-    def tested(self) -> pd.DataFrame:
-        """All photographs of the test split; those that are not scored have no probability."""
-        return pd.concat([self.test, self.unscored])
+    def graded(self) -> pd.DataFrame:
+        """Those that have a true grade and probabilities of all five."""
+        return self.test.dropna(subset=["grade", "predicted_grade"])
 
     @property
-    def graded(self) -> pd.DataFrame:
-        """The test photographs that have a true grade and probabilities of all five."""
-        columns = ["grade", "predicted_grade"]
-        is_there = set(columns) <= set(self.test)
-        return self.test.dropna(subset=columns) if is_there else self.test[:0]
+    def is_synthetic(self) -> bool:
+        """Whether nobody took these photographs."""
+        return bool((self.table["data_kind"] == "synthetic").any())
 
 
 def read_file(path: Path, sheet: str = "", columns: Sequence[str] = ()) -> Predictions:
@@ -96,47 +108,40 @@ def read_file(path: Path, sheet: str = "", columns: Sequence[str] = ()) -> Predi
         columns: which column of the file is ours, by its name or its number from 1: grade=Grau.
 
     Returns:
-        The predictions, with `referable` (bool), `probability_referable` and, of five
-        probabilities, `predicted_grade` in every table.
+        The predictions, with `referable`, `probability_referable` and `predicted_grade`; what is
+        not gradable has no probability.
 
     Raises:
         DrError: the file is no such table; the message names the rows and says what to change.
     """
     name = path.name
     table = _read_table(path, sheet, columns)
-    for column in table.columns.intersection([*ALLOWED]):
+    for column in ALLOWED:
         table[column] = _read_column(name, table[column])
     # 0 or 1 by rounding, as a sum of three of six decimals
-    given = table.filter(PROBABILITIES)
-    table[given.columns] = given.mask(given.ge(-1e-5) & given.le(1 + 1e-5), given.clip(0, 1))
+    given = table[[*PROBABILITIES]]
+    inside = given.clip(0, 1)
+    table[given.columns] = inside.where((inside - given).abs() <= 1e-5, given)
     for rows, words in _find_leaks(table):
         refuse_rows(name, rows, words)
     table = add_columns(table)
-    is_gradable = table.get("gradable", pd.Series(1, table.index)) != 0
-    for rows, words in _find_faults(table, is_gradable):
+    for rows, words in _find_faults(table):
         refuse_rows(name, rows, words)
-    is_usable = table[OF_REFERABLE].notna() & is_gradable
-    is_test = table["split"] == "test"
-    test = table[is_test & is_usable]
-    if test.empty:
-        raise DrError(f"{name} has no test photograph with a probability")
-    if test["referable"].nunique() < 2:
-        kind = "referable" if test["referable"].all() else "not referable"
-        raise DrError(
-            f"{name}: all {len(test)} test photographs are {kind}: both classes are needed"
-        )
-    return Predictions(
+    table.loc[table["gradable"] == 0, given.columns] = np.nan
+    found = Predictions(
         find_only(table, "model") or path.stem,
         table,
-        validation=table[(table["split"] == "validation") & is_usable],
-        test=test,
-        is_synthetic=(table.get("data_kind", table["split"]) == "synthetic").any(),
-        unscored=table[is_test & ~is_usable].assign(**{OF_REFERABLE: np.nan}),
         version=find_only(table, "model_version"),
-        # no public data set has a suffix
-        dataset=find_only(table, "dataset") or f"{path.stem}.csv",
+        dataset=find_only(table, "dataset") or path.stem + SUFFIX,
         files=(f"{name}, {hash_file(path)}",),
     )
+    labels = found.test["referable"]
+    if labels.nunique() < 2:
+        raise DrError(
+            f"{name}: {labels.sum():.0f} of {len(labels)} test photographs with a probability are "
+            "referable: both classes are needed"
+        )
+    return found
 
 
 def _read_table(path: Path, title: str, columns: Sequence[str]) -> pd.DataFrame:
@@ -158,11 +163,11 @@ def _read_table(path: Path, title: str, columns: Sequence[str]) -> pd.DataFrame:
     table = take_columns(sheet)
     if not set(OF_GRADES) <= set(names):  # those of two classes are none of grades
         table = table.drop(columns=OF_GRADES, errors="ignore")
-    if "age" in table:  # 64 anos
-        years = table["age"].str.extract(r"^(\d+)", expand=False).astype(float)
-        bands = pd.cut(years, [0, 40, 60, np.inf], right=False, labels=AGES)
-        table["age"] = bands.astype(object).fillna("")
-    return table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
+    table = table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
+    table = table.reindex(columns=table.columns.union([*EVALUATED], sort=False), fill_value="")
+    years = table["age"].str.extract(r"^(\d+)", expand=False).astype(float)  # 64 anos
+    bands = pd.cut(years, [0, 40, 60, np.inf], right=False, labels=AGES)
+    return table.assign(age=bands.astype(object).fillna(""))
 
 
 def _read_column(file: str, cells: pd.Series) -> pd.Series:
@@ -176,31 +181,29 @@ def _read_column(file: str, cells: pd.Series) -> pd.Series:
 
 
 def add_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns that all evaluations read, derived from the existing ones."""
-    table = table.copy()
-    if set(OF_GRADES) <= set(table):
-        five = table[OF_GRADES].to_numpy()
-        is_known = ~np.isnan(five).any(axis=1)
-        table["predicted_grade"] = np.where(is_known, five.argmax(axis=1), np.nan)
-        summed = pd.Series(np.clip(sum_referable(five), 0, 1), table.index)
-        table[OF_REFERABLE] = table.get(OF_REFERABLE, summed).fillna(summed)
-    if "grade" in table:
-        grade = table["grade"]
-        referable = (grade >= REFERABLE_FROM).astype(float).where(grade.notna())
-        table["referable"] = table.get("referable", referable).fillna(referable)
-    return table
+    """Add what follows from other columns: the likeliest grade, and probability and label of
+    referable disease where they are not given.
+    """
+    five = table[OF_GRADES].to_numpy()
+    summed = pd.Series(sum_referable(five), table.index).clip(0, 1)
+    from_grade = (table["grade"] // REFERABLE_FROM).clip(upper=1)
+    return table.assign(
+        predicted_grade=summed.where(summed.isna(), five.argmax(axis=1)),
+        probability_referable=table[OF_REFERABLE].fillna(summed),
+        referable=table["referable"].fillna(from_grade),
+    )
 
 
 def find_only(table: pd.DataFrame, column: str) -> str:
-    """Find the only text in a column; empty if there are several or none."""
-    values = table[column].unique() if column in table else []
+    """Find the only text in a column; empty if there are several."""
+    values = table[column].unique()
     return values[0] if len(values) == 1 else ""
 
 
-def _find_faults(table: pd.DataFrame, is_gradable: pd.Series) -> Iterator[tuple]:
+def _find_faults(table: pd.DataFrame) -> Iterator[tuple]:
     """Find rows of numbers and labels that would make an evaluation wrong, and say what to do."""
     p = table[OF_REFERABLE]
-    five = table.reindex(columns=OF_GRADES)
+    five = table[OF_GRADES]
     given = five.assign(p=p)
     yield (
         ((given < 0) | (given > 1)).any(axis=1),
@@ -223,34 +226,33 @@ def _find_faults(table: pd.DataFrame, is_gradable: pd.Series) -> Iterator[tuple]
         "predictions of training photographs may not be evaluated",
     )
     yield (
-        (table.get("grade", 0) >= REFERABLE_FROM) & (table["referable"] == 0),
+        (table["grade"] >= REFERABLE_FROM) & (table["referable"] == 0),
         "grade and referable contradict each other: grades 2 to 4 are referable; correct one of "
         "the two, or leave out the column grade",
     )
-    is_used = table["split"].isin(["validation", "test"]) & is_gradable
+    is_used = table["split"].isin(["validation", "test"]) & (table["gradable"] != 0)
     yield (
-        is_used & p.isna() & (table.get("reason", "") == ""),
+        is_used & p.isna() & (table["reason"] == ""),
         "no probability: give one, or say why not in the column reason",
     )
+    is_labelled = table["referable"].notna()
     yield (
-        is_used & p.notna() & table["referable"].isna(),
+        is_used & p.notna() & ~is_labelled,
         "a probability without a label: give grade or referable, or gradable 0 where the "
         "photograph cannot be graded",
     )
-    is_synthetic = table.get("data_kind", table["split"]) == "synthetic"
+    is_synthetic = table["data_kind"] == "synthetic"
     yield (
         is_synthetic & ~is_synthetic.all(),
         "synthetic and real photographs cannot be pooled",
     )
-    if "eye" in table:
-        is_labelled = table["split"].isin(SIDES) & table["referable"].notna()
-        eyes = table[is_labelled & (table["eye"] != "")]
-        keys = [name for name in ("patient_id", "eye", "visit") if name in eyes]
-        labels = [name for name in ("grade", "referable") if name in eyes]
-        yield (
-            _count_in(eyes, keys, labels).gt(1).any(axis=1),
-            "an eye of a patient has two labels: name the visits in a column visit, or keep one",
-        )
+    eyes = table[table["split"].isin(SIDES) & is_labelled & (table["eye"] != "")]
+    yield (
+        _count_in(eyes, ["patient_id", "eye", "visit"], ["grade", "referable"])
+        .gt(1)
+        .any(axis=1),
+        "an eye of a patient has two labels: name the visits in a column visit, or keep one",
+    )
 
 
 def _find_leaks(table: pd.DataFrame) -> Iterator[tuple]:
@@ -275,14 +277,13 @@ def _find_leaks(table: pd.DataFrame) -> Iterator[tuple]:
     yield is_copy, "a photograph is listed more than once: remove augmented copies and padding"
     used = table[table["split"].isin(SIDES)]
     yield _count_in(used, "patient_id", "split") > 1, f"a patient {leak}"
-    if "group" in used:
-        named = used[used["group"] != ""]
-        yield (
-            _count_in(named, "group", "split") > 1,
-            f"a group of patients who share a picture {leak}; if the column means something else "
-            f"({named['group'].nunique()} values of {named['patient_id'].nunique()} patients), "
-            "rename it",
-        )
+    named = used[used["group"] != ""]
+    yield (
+        _count_in(named, "group", "split") > 1,
+        f"a group of patients who share a picture {leak}; if the column means something else "
+        f"({named['group'].nunique()} values of {named['patient_id'].nunique()} patients), "
+        "rename it",
+    )
 
 
 def _count_in(table: pd.DataFrame, keys, column):

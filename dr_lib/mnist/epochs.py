@@ -49,9 +49,10 @@ def list_runs(timed: pd.DataFrame) -> pd.DataFrame:
         The rows with `line`, the name of what ran, and `host`, the machine whose CPU trained Keras
         or drove the GPU.
     """
-    if not {*NEEDED} <= set(timed):
+    runs = timed.reindex(columns=timed.columns.union(NEEDED, sort=False))
+    runs = runs.dropna(subset=NEEDED).reset_index(drop=True)
+    if runs.empty:  # as where every run failed
         return pd.DataFrame(columns=[*NEEDED, "line", "host"])
-    runs = timed.dropna(subset=NEEDED).reset_index(drop=True)
     processors = runs["cpu"].astype(str) if "cpu" in runs else ""
     host = runs["platform"] + ", " + processors
     return runs.assign(line=_name_lines(runs), host=host)

@@ -34,22 +34,21 @@ def fit_calibration(
     patient = pd.factorize(np.asarray(patient_id))[0]
     probability = np.asarray(probability, dtype=float)
     x = logit(np.clip(probability, NEAR, 1 - NEAR))
-    if positive.all() or not positive.any() or count_rarer(positive, patient) < MIN_PATIENTS:
+    rarer = count_rarer(positive, patient)
+    if rarer < MIN_PATIENTS:
         return NOTHING, NOTHING
-    if np.where(positive, probability <= 0, probability >= 1).any():
-        return NOTHING, NOTHING
+    is_wrong = np.where(positive, probability <= 0, probability >= 1)
     is_above = x[positive].min() >= x[~positive].max()
     is_below = x[positive].max() <= x[~positive].min()
-    if is_above or is_below:
+    if is_wrong.any() or is_above or is_below:
         return NOTHING, NOTHING
     # from another start than its root a fit diverges where many probabilities are near 0 or 1
     reach = np.log(len(x)) + 1
     ends = (-x.max() - reach, reach - x.min())
     root = brentq(lambda intercept: (expit(intercept + x) - positive).sum(), *ends)
     ones = np.ones((len(x), 1))
-    dof = count_rarer(positive, patient) - 1
-    intercept = _fit(positive, ones, patient, dof, offset=x, start=[root])
-    slope = _fit(positive, np.column_stack([ones, x]), patient, dof)
+    intercept = _fit(positive, ones, patient, rarer - 1, offset=x, start=[root])
+    slope = _fit(positive, np.column_stack([ones, x]), patient, rarer - 1)
     return intercept, slope
 
 

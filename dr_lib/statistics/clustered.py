@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import expit, logit
 from sklearn.metrics import roc_curve
 
-from dr_lib.statistics.intervals import LEVEL, NOTHING, UPPER, BadSampleError, Interval
+from dr_lib.statistics.intervals import LEVEL, NOTHING, UPPER, Interval
 
 MIN_PATIENTS = 10  # with and without the condition; with fewer an AUC has no interval
 MIN_SHARED = 30  # patients; fewer are counted, and have no share
@@ -60,14 +60,11 @@ def auc_interval(
 
     Returns:
         `n` counts patients. NaN bounds with fewer than MIN_PATIENTS patients of a kind, and where
-        all photographs have one probability.
-
-    Raises:
-        BadSampleError: one class only.
+        all photographs have one probability; no AUC of one class.
     """
     positive = np.asarray(positive, dtype=bool)
     if positive.all() or not positive.any():
-        raise BadSampleError("an AUC needs photographs with and without the condition")
+        return NOTHING
     patient, names = pd.factorize(np.asarray(patient_id))
     num_patients = len(names)
     placements = place(positive, probability)
@@ -93,8 +90,8 @@ def auc_interval(
     kurtosis = stats.kurtosis(sums[0] + sums[1], fisher=False)
     dof = min(rarer - 1, 2 * num_patients / max(kurtosis - 1, TINY))
     half = stats.t.ppf(UPPER, dof) * np.sqrt(variance) / (value * (1 - value))
-    low, high = expit(logit(value) + half * np.array([-1, 1]))
-    return Interval(value, float(low), float(high), num_patients)
+    low, high = expit([logit(value) - half, logit(value) + half])
+    return Interval(value, low, high, num_patients)
 
 
 def place(positive: ArrayLike, probability: ArrayLike) -> np.ndarray:
@@ -112,20 +109,16 @@ def place(positive: ArrayLike, probability: ArrayLike) -> np.ndarray:
     return placements
 
 
-def count_effective(patient: np.ndarray) -> float:
-    """Count patients as if each had as many photographs, (sum m)^2 / sum m^2 (Kish 1965).
-
-    Args:
-        patient: (n,) whose photograph it is, whole numbers from 0.
-    """
-    counts = np.bincount(patient)
+def count_effective(patient_id: ArrayLike) -> float:
+    """Count patients as if each had as many photographs, (sum m)^2 / sum m^2 (Kish 1965)."""
+    counts = pd.Series(patient_id).value_counts()
     return float(counts.sum() ** 2 / max((counts**2).sum(), 1))
 
 
 def count_rarer(positive: np.ndarray, patient_id: ArrayLike) -> float:
     """Count the patients of the rarer kind as `count_effective` does."""
-    patient = pd.factorize(np.asarray(patient_id))[0]
-    return min(count_effective(patient[kind]) for kind in (positive, ~positive))
+    patient_id = np.asarray(patient_id)
+    return min(count_effective(patient_id[kind]) for kind in (positive, ~positive))
 
 
 def proportion_interval(

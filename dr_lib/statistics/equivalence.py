@@ -13,14 +13,13 @@ from dr_lib.statistics.intervals import MIN_RUNS, NOTHING, Interval
 MARGIN = 0.02  # of an AUC, or of an accuracy
 
 
-def compare_scores(a: pd.Series, b: pd.Series, level: float = 0.9) -> Interval:
+def compare_scores(a: pd.Series, b: pd.Series) -> Interval:
     """Estimate the difference of two mean scores: by pairs of seeds where both have the same, else
     by Welch's t.
 
     Args:
         a: scores, one a training, indexed by its seed.
         b: those of the reference.
-        level: of the interval.
     """
     a = a.dropna()
     b = b.dropna()
@@ -38,14 +37,14 @@ def compare_scores(a: pd.Series, b: pd.Series, level: float = 0.9) -> Interval:
         test = stats.ttest_1samp(pairs, 0.0)
     else:
         test = stats.ttest_ind(a, b, equal_var=False)
-    low, high = test.confidence_interval(level)
+    low, high = test.confidence_interval(0.9)
     return Interval(value, float(low), float(high), n)
 
 
-def is_equivalent(difference: Interval, margin: float = MARGIN) -> bool | None:
-    """Whether the 90 % interval of a difference lies within a margin on both sides of 0; None where
+def is_equivalent(difference: Interval) -> bool | None:
+    """Whether the 90 % interval of a difference lies within MARGIN on both sides of 0; None where
     it reaches across the margin, or is none.
     """
-    if -margin < difference.low and difference.high < margin:
+    if -MARGIN < difference.low and difference.high < MARGIN:
         return True
-    return False if difference.high < -margin or difference.low > margin else None
+    return False if difference.high < -MARGIN or difference.low > MARGIN else None

@@ -76,17 +76,14 @@ def tabulate(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def mean_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
-    """Estimate a mean with Student's interval.
-
-    Args:
-        values: finite numbers, such as scores; fewer than three, and equal ones, have no bounds.
-        level: of the interval.
+def mean_interval(values: ArrayLike) -> Interval:
+    """Estimate a mean of finite numbers, such as scores, with Student's interval; fewer than three,
+    and equal ones, have no bounds.
     """
     values = np.asarray(values, dtype=float).ravel()
     n = values.size
     value = float(values.mean()) if n else np.nan
     if n < MIN_RUNS or not np.ptp(values):
         return Interval(value, np.nan, np.nan, n)
-    low, high = stats.ttest_1samp(values, 0.0).confidence_interval(level)
+    low, high = stats.ttest_1samp(values, 0.0).confidence_interval()
     return Interval(value, float(low), float(high), n)

@@ -3,39 +3,32 @@
 import pandas as pd
 import pytest
 
-from dr_lib.evaluation.answer import answer_evaluation
-from dr_lib.evaluation.points import Goals, choose_points, measure_points
+from dr_lib.evaluation.answer import answer_evaluation, list_facts
+from dr_lib.evaluation.points import Goals, freeze_points, measure_points
 from dr_lib.evaluation.predictions import read_predictions
+from dr_lib.report.page import Page
 from dr_lib.statistics.intervals import Interval
 from tests.report.predictions import draw_predictions, write
 
-NAN = float("nan")
 GOOD = Interval(0.91, 0.87, 0.94, 61)
 USELESS = Interval(0.52, 0.10, 0.92, 7)
 
 
 def count(tp, fn, fp, tn) -> dict:
     """An operating point by patient, with bounds 10 points to each side from 30 patients on."""
-    row = {
-        "given": NAN,
-        "tp": tp,
-        "fn": fn,
-        "fp": fp,
-        "tn": tn,
-        "fn_unscored": 0,
-        "left_out": 0,
-    }
+    row = {"point": "high sensitivity", "tp": tp, "fn": fn, "fp": fp, "tn": tn}
+    row |= {"fn_unscored": 0, "left_out": 0}
     for name, right, number in (("sensitivity", tp, tp + fn), ("specificity", tn, fp + tn)):
-        share = right / number if number >= 30 else NAN
-        row |= {name: share, f"{name}_low": share - 0.1, f"{name}_high": share + 0.1}
-    return row | {"point": "high sensitivity"}
+        share = right / number if number >= 30 else float("nan")
+        row |= Interval(share, share - 0.1, share + 0.1, number).columns(name)
+    return row
 
 
 def answer(auc, points, others=(), lang="en"):
     """The answer of an evaluation, and all that it says."""
     summary = {**auc.columns("auc"), "rarer_patients": auc.n, "num_patients": 214}
     tables = pd.DataFrame(points), pd.DataFrame(others)
-    said = answer_evaluation(pd.Series(summary, dtype=object), *tables, lang)
+    said = answer_evaluation(pd.Series(summary, dtype=object), *tables, Page(lang=lang))
     numbers = [" ".join(map(str, number[:4])) for number in said.numbers]
     return said, "\n".join([said.sentence, *numbers, *said.more, *said.limits])
 
@@ -77,10 +70,11 @@ CHANCE = "The model has not been shown to be better than chance: its AUC is "
         ),
         (Interval(0.2, 0.1, 0.4, 40), [], "This model ranks photographs the wrong way", [], []),
         (GOOD, [], "This model ranks photographs better than chance; without", [], ["finds"]),
+        (GOOD, [count(9, 0, 9, 0)], "At high sensitivity, this model refers everyb", [], []),
     ],
 )
 def test_an_evaluation_says_no_more_than_its_interval(auc, points, sentence, shown, absent):
-    """Useless, perfect, few, reversed, without a threshold."""
+    """Useless, perfect, few, reversed, without a threshold, or referring everybody."""
     said, text = answer(auc, points)
     assert said.sentence.startswith(sentence)
     assert all(words in text for words in shown) and not any(words in text for words in absent)
@@ -96,22 +90,29 @@ def test_an_evaluation_says_no_more_than_its_interval(auc, points, sentence, sho
 )
 def test_another_hospital_is_worse_only_by_the_interval_of_the_difference(there, words):
     """Zou and Donner's interval, by hand: 0.21 - sqrt(0.08^2 + 0.04^2) = 0.121."""
-    other = dict(zip(("auc", "auc_low", "auc_high"), there, strict=True))
-    _, text = answer(GOOD, [count(54, 7, 37, 116)], [other | {"tested_on": "B"}], "pt")
+    other = Interval(*there, 0).columns("auc") | {"tested_on": "B"}
+    _, text = answer(GOOD, [count(54, 7, 37, 116)], [other], "pt")
     assert words in text and "89 de 100 (79 a 99)" in text
 
 
 @pytest.mark.parametrize(
-    ("thresholds", "lang", "begins"),
+    ("lang", "begins", "name"),
     [
-        ((), "en", "At high sensitivity, this"),
-        ((0.9, 0.95), "en", "At the threshold given by you, 0.9, this"),
-        ((0.9, 0.95), "pt", "Com o limiar dado por você, 0,9, este"),
+        (
+            "en",
+            "At the threshold given by you, 0.9, this",
+            "the threshold given by you, 0.9001",
+        ),
+        ("pt", "Com o limiar dado por você, 0,9, este", "o limiar dado por você, 0,9001"),
     ],
 )
-def test_a_threshold_that_was_given_is_not_called_sensitive(tmp_path, thresholds, lang, begins):
-    """Nobody has shown that it is."""
+def test_a_threshold_that_was_given_is_not_called_sensitive(tmp_path, lang, begins, name):
+    """Nobody has shown that it is: in the answer and the card it has the value that was given."""
     (model,) = read_predictions(write(tmp_path, draw_predictions(), "a"))
-    measured = measure_points(model, choose_points(model, Goals(thresholds=thresholds)))
-    said, _ = answer(GOOD, measured[:2], lang=lang)
-    assert said.sentence.startswith(begins)
+    (points,) = freeze_points([model], Goals(thresholds=(0.9, 0.9001)), lang)
+    measured = measure_points(model, points)
+    said, text = answer(GOOD, measured[:2], lang=lang)
+    facts = list_facts(model, pd.Series(dtype=float), points, measured, Page(lang=lang))
+    assert said.sentence.startswith(begins) and name in text
+    assert any(name in fact for fact in facts)
+    assert not any("sens" in fact or "espec" in fact for fact in facts)

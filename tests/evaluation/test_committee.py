@@ -8,7 +8,7 @@ import pytest
 
 from dr_lib.evaluation.committee import write_committee
 from dr_lib.evaluation.groups import publish, score_groups
-from dr_lib.evaluation.points import Goals, choose_points, measure_points
+from dr_lib.evaluation.points import Goals, freeze_points, measure_points
 from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.evaluation.scores import summarise
 from dr_lib.report.page import Page
@@ -34,7 +34,7 @@ def draw(found, missed, alarms, passed, **columns) -> pd.DataFrame:
 def read(tmp_path, table, lang="en", thresholds=(0.5, 0.95)) -> str:
     """The page of a table."""
     (model,) = read_predictions(write(tmp_path, table))
-    points = choose_points(model, Goals(thresholds=thresholds))
+    (points,) = freeze_points([model], Goals(thresholds=thresholds), lang)
     auc_low = summarise(model)["auc_low"][0]
     groups = publish(score_groups(model, points))
     by_patient = measure_points(model, points)[:2]
@@ -54,12 +54,13 @@ SMALL = draw(73, 30, 10, 90, camera=["A"] * 63 + ["B"] * 37 + ["C"] * 3 + ["A", 
         (  # Wilson's bounds of 36 of 40 and of 48 of 60, by his formula in R
             GOOD,
             [
+                "<p>With the score 0.5, which was given by hand:</p>",
                 "40 patients with the disease, 36 are found, 90 of 100 (77 to 96); 4 are missed.",
                 "60 patients without it, 48 are not sent, 80 of 100 (68 to 88); 12 are sent need",
                 "Of the 48 patients whom it sends, 36 have the disease.",
                 "who are found: not known, no group has enough patients.",
             ],
-            ["So few", "guessing"],
+            ["So few", "guessing", "chosen to"],
         ),
         (  # B: 33 of 70, by Wilson at most 0.59, A 30 of 30, at least 0.89
             CAMERAS,
@@ -106,6 +107,7 @@ def test_a_committee_reads_portuguese_and_no_names(tmp_path):
     assert find_english(page) == [] and '<html lang="pt">' in page
     assert "De 100 pacientes com a doença: encontrados 63, 63 de 100 (53 a 72)" in page
     assert "câmera B, 47 de 100 (36 a 59)" in page
+    assert "<p>Com a nota 0,95, que foi dada à mão:</p>" in page
     assert "it sends none" in read(tmp_path, GOOD, thresholds=())
     people = [f"Ana {k}" for k in range(25)]
     assert "Ana" not in read(tmp_path, GOOD.assign(camera=people * 4))

@@ -3,9 +3,9 @@
 from sklearn.metrics import roc_curve
 
 from dr_lib.evaluation import figures
-from dr_lib.evaluation.curves import calibrate, weigh_decisions
 from dr_lib.evaluation.points import Goals, choose_points, measure_points
 from dr_lib.evaluation.predictions import read_predictions
+from dr_lib.evaluation.scores import calibrate, weigh_decisions
 from tests.report.predictions import draw_predictions, write
 from tests.report.reading import is_whole, words
 

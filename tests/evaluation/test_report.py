@@ -21,9 +21,14 @@ def evaluate(*words, exit_code: int = 0) -> str:
     return said.output
 
 
+PAGES = ("report", "committee")
+
+
 @pytest.mark.slow
 def test_an_evaluation_shows_what_files_hold_as_it_is(tmp_path):
-    """Two models at home and one abroad, by names of theirs, in a file with a comma in its name."""
+    """Two models at home and one abroad, by names of theirs, in a file with a comma in its name; a
+    threshold that was given has no other name anywhere.
+    """
     home = draw_predictions().assign(reason=HOSTILE, quality=HOSTILE)
     home["camera"] = home["camera"].where(home["camera"] == "A", HOSTILE)
     tables = {
@@ -33,9 +38,12 @@ def test_an_evaluation_shows_what_files_hold_as_it_is(tmp_path):
     }
     paths = [write(tmp_path, table, name) for name, table in tables.items()]
     out = tmp_path / "out"
-    evaluate(*paths, "--out", out)
-    check_hostile((out / "report.html").read_text(encoding="utf-8"), 14)
-    check_hostile((out / "committee.html").read_text(encoding="utf-8"), 2)
+    evaluate(*paths, "--out", out, "-p", "thresholds", "0.4,0.6")
+    report, committee = ((out / f"{name}.html").read_text("utf-8") for name in PAGES)
+    check_hostile(report, 14)
+    check_hostile(committee, 2)
+    assert not re.search("high sensitivity|high specificity|chosen to", report + committee)
+    assert report.count("the threshold given by you, 0.4") > 8 and "score 0.4," in committee
 
 
 @pytest.mark.slow
@@ -87,9 +95,8 @@ def test_a_portuguese_evaluation_holds_no_english_sentence(tmp_path):
     paths = [write(tmp_path, table, name) for name, table in tables.items()]
     out = tmp_path / "out"
     evaluate(*paths, "--out", out, "--lang", "pt")
-    page = (out / "report.html").read_text(encoding="utf-8")
-    committee = (out / "committee.html").read_text(encoding="utf-8")
+    page, committee = ((out / f"{name}.html").read_text("utf-8") for name in PAGES)
     assert find_english(committee) == [] and "Quem assina" in committee
-    assert find_english(page) == [] and "de Wilson, com o número efetivo" in page
+    assert find_english(page) == [] and "95 %, por paciente" in page
     assert re.search("aplicados? sem mudança</td>\\s*<td>Hospital A", page)
     assert "import " not in re.sub('data:[^"]*', "", page)

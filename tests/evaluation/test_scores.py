@@ -8,19 +8,12 @@ import pytest
 from sklearn.metrics import cohen_kappa_score, confusion_matrix, roc_auc_score
 
 from dr_lib.errors import DrError
+from dr_lib.evaluation import points as operating
+from dr_lib.evaluation import scores
 from dr_lib.evaluation.comparison import compare_data_sets, compare_models, read_trainings
-from dr_lib.evaluation.curves import calibrate, weigh_decisions
-from dr_lib.evaluation.errors import list_missed_patients
 from dr_lib.evaluation.groups import count_flow, publish, score_groups
-from dr_lib.evaluation.points import (
-    Goals,
-    choose_points,
-    freeze_points,
-    measure_points,
-    read_thresholds,
-)
+from dr_lib.evaluation.points import Goals, choose_points, measure_points
 from dr_lib.evaluation.predictions import read_predictions
-from dr_lib.evaluation.scores import seems_confidence, summarise
 from dr_lib.evaluation.table import Predictions
 from dr_lib.files import write_json
 from tests.evaluation.test_committee import draw
@@ -33,7 +26,12 @@ COUNTS = ["tp", "fn", "fp", "tn"]
 def model(tmp_path_factory) -> Predictions:
     """One model's predictions of 600 photographs, 240 of them in the test split."""
     (model,) = read_predictions(write(tmp_path_factory.mktemp("one"), draw_predictions(300)))
-    return model._replace(unscored=None)
+    return model
+
+
+def replace_test(model, **columns) -> Predictions:
+    """The test split alone, with other columns."""
+    return model._replace(table=model.test.assign(**columns))
 
 
 @pytest.fixture
@@ -50,36 +48,36 @@ def test_operating_points_come_from_the_validation_split(model):
     side = model.validation
     y = side["referable"] == 1
     p = side["probability_referable"]
-    other = model._replace(test=model.test.assign(probability_referable=0.5))
-    first, second = choose_points(other, Goals())["threshold"]
+    alone = model.table.assign(
+        probability_referable=p.reindex(model.table.index, fill_value=0.5)
+    )
+    first, second = choose_points(model._replace(table=alone), Goals())["threshold"]
     assert (p[y] >= first).mean() >= 0.9 > (p[y] > first).mean()
     assert (p[~y] < second).mean() >= 0.9
     perfect = np.where(y, 0.8, 0.3)
     perfect[[np.argmax(y), np.argmin(y)]] = 0.5
-    good = model._replace(validation=side.assign(probability_referable=perfect))
+    good = model._replace(table=side.assign(probability_referable=perfect))
     assert choose_points(good, Goals())["threshold"].tolist() == [0.5, 0.8]
-    bare = model._replace(validation=side[:0])
+    bare = replace_test(model)
     assert measure_points(bare, choose_points(bare, Goals())).empty
 
 
 @pytest.mark.parametrize("text", ["0.2", "0.6,0.2", "21,75", "nan,0.6"])
 def test_thresholds_of_elsewhere_are_two_in_order(text):
     """They are read as they are, and anything else is refused."""
-    assert read_thresholds("0.21, 0.75") == [0.21, 0.75] and read_thresholds("") == []
+    assert operating.read_thresholds("0.21, 0.75") == [0.21, 0.75]
     with pytest.raises(DrError, match="give two between 0 and 1, such as 0.21,0.75"):
-        read_thresholds(text)
+        operating.read_thresholds(text)
 
 
 def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
     """Those of home's validation, whichever file is named first; scores by scikit-learn."""
     home = draw_predictions(300).assign(model_version="v1", dataset="home")
     found = read_predictions(write(tmp_path, draw_abroad(), "b"), write(tmp_path, home, "a"))
-    abroad, own = freeze_points(found, Goals())
+    abroad, own = operating.freeze_points(found, Goals())
     assert abroad["threshold"].equals(own["threshold"])
-    assert (
-        abroad[["source", "chosen_on"]].to_numpy().tolist()
-        == [["carried over unchanged", "home"]] * 2
-    )
+    assert set(abroad["source"]) == {"carried over unchanged"} != set(own["source"])
+    assert set(abroad["chosen_on"]) == {"home"}
     table = compare_data_sets(found, [abroad, own])
     assert set(table["trained_on"]) == {"home"}
     y = found[0].test["referable"] == 1
@@ -91,7 +89,7 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
 
 def test_a_training_is_known_by_the_version_of_its_model(tmp_path):
     """From the folder beside either of its files; of an ensemble what all have in common, and
-    nothing where one is unknown.
+    nothing where one is unknown, or of no version.
     """
     shared = {"crop_method": "voets"}
     for version in ("a", "b"):
@@ -99,26 +97,26 @@ def test_a_training_is_known_by_the_version_of_its_model(tmp_path):
         manifest = shared | {"sha256": version * 64, "trained_with": {"seed": version}}
         write_json(tmp_path / version / "model" / "manifest.json", manifest)
     paths = [tmp_path / version / "predictions.csv" for version in ("a", "b")]
-    model = Predictions("", *[pd.DataFrame()] * 3, is_synthetic=False)
-    known = ["b" * 12, f"{'a' * 12} {'b' * 12}", f"{'a' * 12} {'c' * 12}"]
-    models = [model._replace(name=version, version=version) for version in known]
-    assert [*read_trainings(models, paths).values()] == [shared | {"seed": "b"}, shared, {}]
+    known = ["b" * 12, f"{'a' * 12} {'b' * 12}", f"{'a' * 12} {'c' * 12}", ""]
+    models = [Predictions(version, pd.DataFrame(), version) for version in known]
+    found = read_trainings(models, paths)
+    assert [*found.values()] == [shared | {"seed": "b"}, shared, {}, {}]
 
 
 def test_the_decision_curve_is_that_of_dcurves(model):
     """Twelve eyes of six patients, the net benefits that the package dcurves 1.1.7 gives, of the
     model and of all; so few have no band, 120 patients have one.
     """
-    test = pd.DataFrame({"referable": [1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]})
+    test = pd.DataFrame({"referable": [1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0], "split": "test"})
     test["patient_id"] = test.index // 2
-    scores = "0.9 0.8 0.7 0.65 0.6 0.55 0.4 0.35 0.3 0.2 0.15 0.1"
-    test["probability_referable"] = list(map(float, scores.split()))
-    curve = weigh_decisions(model._replace(test=test)).set_index("threshold")
+    p = "0.9 0.8 0.7 0.65 0.6 0.55 0.4 0.35 0.3 0.2 0.15 0.1"
+    test["probability_referable"] = list(map(float, p.split()))
+    curve = scores.weigh_decisions(model._replace(table=test)).set_index("threshold")
     expected = [[0.351852, 0.351852], [0.305556, 0.222222], [0.166667, -0.166667]]
     found = curve.loc[[0.1, 0.25, 0.5], ["net_benefit", "refer_all"]]
     assert found.to_numpy() == pytest.approx(np.array(expected), abs=1e-6)
     assert curve["net_benefit_low"].isna().all()
-    wide = weigh_decisions(model)
+    wide = scores.weigh_decisions(model)
     assert (wide["net_benefit_low"] < wide["net_benefit"]).all()
 
 
@@ -130,11 +128,12 @@ PEOPLE += [("G", 0, None), ("G", 1, 0.2), ("H", 4, None), ("H", 0, 0.9)]
 def test_a_patient_is_referred_by_the_worse_eye(tmp_path, points):
     """By hand, at 0.5: A has a missed and a found eye, B a false alarm, C one missed eye, D is two
     healthy eyes. Of E, F, G and H an eye has no probability: E and F are missed, G is left out, and
-    H is called by the other eye. So few have no shares.
+    H is called by the other eye, or at another visit, when it may have another grade. So few have
+    no shares.
     """
     table = pd.DataFrame(PEOPLE, columns=["patient_id", "grade", "probability_referable"])
     table["image_id"] = [f"i{k}" for k in table.index]
-    table = table.assign(split="test", reason="blurred", camera="one", visit=table.index)
+    table = table.assign(split="test", reason="blurred", eye="left", visit=table.index)
     (model,) = read_predictions(write(tmp_path, table))
     at = points.assign(threshold=0.5)[:1]
     found = measure_points(model, at).set_index("unit")
@@ -142,9 +141,11 @@ def test_a_patient_is_referred_by_the_worse_eye(tmp_path, points):
     assert found.loc["patients", ["left_out", "fn_unscored"]].tolist() == [1, 2]
     assert found.loc["photographs", COUNTS].tolist() == [1, 2, 2, 5]
     assert found[["sensitivity", "specificity"]].isna().all(axis=None)
-    names = table[["image_id"]].assign(patient=table["patient_id"])
-    missed = list_missed_patients(model, at, names)
+    names = table[["image_id"]].assign(patient=table["patient_id"], file="a.jpg")
+    missed = operating.list_missed_patients(model, at, names)
     assert missed["patient"].tolist() == [*"CEEF"]
+    errors = operating.list_errors(model, at, 1)
+    assert errors[["error", "line"]].to_numpy().tolist() == [["missed", 2], ["false alarm", 15]]
 
 
 def test_groups_are_scored_and_rounded(model, points):
@@ -153,9 +154,8 @@ def test_groups_are_scored_and_rounded(model, points):
     """
     is_first = model.test["patient_id"].isin(model.test["patient_id"].unique()[:4])
     columns = {"own site": np.where(is_first, "B", "A"), "own number": range(240)}
-    other = model._replace(test=model.test.assign(**columns))
-    groups = score_groups(other, points, ["site"])
-    shown = publish(groups).set_index(["factor", "level"])
+    other = replace_test(model, **columns)
+    shown = publish(score_groups(other, points, ["site"])).set_index(["factor", "level"])
     assert [*shown.loc["age"].index] == ["0-39", "40-59", "60+"]
     assert set(shown.loc["site", "num_patients"]) == {"not shown"}  # 120 less A is B
     assert shown.loc["site", ["auc", "sensitivity"]].isna().all(axis=None)
@@ -207,8 +207,7 @@ def test_a_group_does_worse_by_the_interval_of_the_difference(
     test = pd.concat(tables, ignore_index=True)
     test["patient_id"] += test["camera"]
     test["referable"] = test["grade"] // 2
-    groups = score_groups(model._replace(test=test), points.assign(threshold=0.5))
-    groups = groups[groups["factor"] == "camera"]
+    groups = score_groups(model._replace(table=test), points.assign(threshold=0.5))
     assert groups["sensitivity_is_lower"].tolist() == worse
     assert not groups["specificity_is_lower"].any()
 
@@ -227,33 +226,28 @@ def test_a_worse_model_is_shown_to_be_worse(tmp_path):
     assert table["delta_auc_high"][0] < 0 and np.isnan(table["delta_auc_high"][1])
 
 
-def test_calibration_is_counted_in_tenths(model):
-    """With the share that is referable."""
-    _, bins = calibrate(model)
-    y = model.test.sort_values("probability_referable")["referable"]
-    assert bins["num_images"].sum() == 240 and len(bins) == 10
-    assert bins["observed"].iloc[-1] == y[-24:].mean()
-
-
 def test_the_flow_counts_photographs_and_patients(tmp_path):
-    """Two rejected ones of unknown patients, an excluded copy, one too dark: each with its reason;
-    published, no difference of two counts names anybody.
+    """Two rejected ones of unknown patients, an excluded copy, one too dark, one that nobody can
+    grade, though a model did: each with its reason; published, no difference of two counts names
+    anybody.
     """
-    table = draw_predictions().assign(reason="")
+    table = draw_predictions().assign(reason="", gradable="yes").astype({"grade": object})
     more = {"image_id": ["r1", "r2"], "split": "rejected", "reason": "no field of view"}
     table = pd.concat([table, pd.DataFrame(more)]).reset_index(drop=True)
     table.loc[0, ["split", "reason"]] = ["excluded", "a copy"]
-    dark = table.index[table["split"] == "test"][0]
+    dark, vague = table.index[table["split"] == "test"][:2]
     table.loc[dark, [f"probability_{g}" for g in range(5)]] = None
     table.loc[dark, "reason"] = "too dark"
+    table.loc[vague, ["grade", "gradable", "reason"]] = ["", "no", "vague"]
     flow = count_flow(read_predictions(write(tmp_path, table))[0])
     assert flow.astype(str).agg(" ".join, axis=1).tolist() == [
         "not usable no field of view 0 2",
         "excluded a copy 1 1",
         "learned from  36 71",
         "validation  36 72",
-        "evaluated  48 95",
+        "evaluated  47 94",
         "ungradable too dark 1 1",
+        "ungradable vague 1 1",
     ]
     shown = publish(flow)[["num_patients", "num_images"]]
     assert shown[:3].to_numpy().tolist() == [["0", "< 5"], ["< 5", "< 5"], ["35", "70"]]
@@ -262,8 +256,8 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
 def test_probabilities_of_the_predicted_class_are_suspected(model):
     """None is below a half, though most photographs are not referable; a usual model is not."""
     p = model.test["probability_referable"]
-    confident = model.test.assign(probability_referable=np.maximum(p, 1 - p))
-    assert seems_confidence(model._replace(test=confident)) and not seems_confidence(model)
+    confident = replace_test(model, probability_referable=np.maximum(p, 1 - p))
+    assert scores.seems_confidence(confident) and not scores.seems_confidence(model)
 
 
 def test_scores_and_bounds_are_those_of_r(tmp_path):
@@ -274,25 +268,27 @@ def test_scores_and_bounds_are_those_of_r(tmp_path):
     """
     table = draw_predictions(1500, seed=3)
     (model,) = read_predictions(write(tmp_path, table[table["eye"] == "right"]))
-    points = choose_points(model, Goals())
-    scores = summarise(model).iloc[0]
-    fit = calibrate(model)[0].iloc[0]
-    (_, sensitive), (_, specific), *_ = measure_points(model, points).iterrows()
-    assert (scores["num_images"], scores["num_patients"]) == (600, 600)
+    found = scores.summarise(model).iloc[0]
+    fit, bins = scores.calibrate(model)
+    at = measure_points(model, choose_points(model, Goals()))
+    assert (found["num_images"], found["num_patients"]) == (600, 600)
     kappa = cohen_kappa_score(
         model.graded["grade"], model.graded["predicted_grade"], weights="quadratic"
     )
-    assert scores["kappa"] == pytest.approx(kappa)
+    assert found["kappa"] == pytest.approx(kappa)
+    y = model.test.sort_values("probability_referable")["referable"]
+    assert bins["num_images"].sum() == 600 and len(bins) == 10
+    assert bins["observed"].iloc[-1] == y[-60:].mean()
     expected = [
-        (scores, "auc", 0.880938056043, 0.8496619524, 0.9064241212, 3e-4),
-        (scores, "kappa", 0.741822801, 0.697293, 0.780522, 4e-3),
-        (scores, "brier", 0.152932030018, 0.130446397479, 0.178497975053, 3e-3),
-        (fit, "slope", 0.301371398962, 0.249921821631, 0.352820976293, 4e-4),
-        (fit, "intercept", -0.678234856461, -1.230241954815, -0.126227758108, 4e-3),
-        (sensitive, "sensitivity", 0.8376963351, 0.7788376622, 0.8832390887, 1e-9),
-        (sensitive, "specificity", 0.706601467, 0.6607159582, 0.7486421535, 1e-9),
-        (specific, "sensitivity", 0.6387434555, 0.5685031058, 0.7035129237, 1e-9),
-        (specific, "specificity", 0.9046454768, 0.8722998944, 0.9294606675, 1e-9),
+        (found, "auc", 0.880938056043, 0.8496619524, 0.9064241212, 3e-4),
+        (found, "kappa", 0.741822801, 0.697293, 0.780522, 4e-3),
+        (found, "brier", 0.152932030018, 0.130446397479, 0.178497975053, 3e-3),
+        (fit.iloc[0], "slope", 0.301371398962, 0.249921821631, 0.352820976293, 4e-4),
+        (fit.iloc[0], "intercept", -0.678234856461, -1.230241954815, -0.126227758108, 4e-3),
+        (at.iloc[0], "sensitivity", 0.8376963351, 0.7788376622, 0.8832390887, 1e-9),
+        (at.iloc[0], "specificity", 0.706601467, 0.6607159582, 0.7486421535, 1e-9),
+        (at.iloc[1], "sensitivity", 0.6387434555, 0.5685031058, 0.7035129237, 1e-9),
+        (at.iloc[1], "specificity", 0.9046454768, 0.8722998944, 0.9294606675, 1e-9),
     ]
     for row, name, value, low, high, tolerance in expected:
         assert row[name] == pytest.approx(value, abs=1e-9), name

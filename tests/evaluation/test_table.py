@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.evaluation.groups import count_flow
 from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.evaluation.scores import summarise
 from tests.report.predictions import draw_predictions, write
@@ -75,8 +74,11 @@ ONE, OTHER = (TABLE["patient_id"][rows[0] - 2] for rows in (TRAIN, TEST))
     ("table", "message"),
     [
         (TABLE.drop(columns="patient_id"), "mine.csv has no column patient_id: add it, rename"),
-        (TABLE.assign(grade=TABLE["grade"] % 2), "are not referable: both classes are needed"),
-        (TABLE[TABLE["split"] != "test"], "no test photograph with a probability"),
+        (
+            TABLE.assign(grade=TABLE["grade"] % 2),
+            "0 of 96 test photographs .* both classes are",
+        ),
+        (TABLE[TABLE["split"] != "test"], "0 of 0 test photographs with a probability are"),
         (TABLE.assign(referable=0), "grade and referable contradict each other"),
         (TABLE.assign(grade=TABLE["grade"] + 1), "of grades from 1 to 5 subtract 1;"),
         (TABLE.assign(eye="left", visit="1"), "an eye of a patient has two labels"),
@@ -127,22 +129,6 @@ def test_a_column_of_the_file_s_own_meets_none_of_ours(tmp_path):
     own = TABLE.assign(**dict.fromkeys(names.split(), TABLE.index % 3))
     tables = [summarise(read_predictions(write(tmp_path, t))[0]) for t in (own, TABLE)]
     pd.testing.assert_frame_equal(*tables, check_exact=True)
-
-
-def test_the_ungradable_need_no_grade(tmp_path):
-    """A model answers for them and for excluded ones, too: neither counts, the flow has both. An
-    eye may have another grade at another visit.
-    """
-    table = TABLE.astype({"grade": object}).assign(gradable="yes", reason="")
-    table = table.assign(eye="left", visit=TABLE.index % 2)
-    rows = [row - 2 for row in TEST[:4]]
-    table.loc[rows[:2], ["grade", "gradable"]] = ["", "no"]
-    table.loc[rows[2], "gradable"] = "0"
-    table.loc[rows[3], [*GRADES, "reason"]] = [*[np.nan] * 5, "too dark"]
-    table.loc[VALIDATION[0] - 2, ["grade", "split"]] = ["", "excluded"]
-    (read,) = read_predictions(write(tmp_path, table))
-    flow = count_flow(read).groupby("stage", observed=True)["num_images"].sum()
-    assert flow[["ungradable", "evaluated", "excluded"]].tolist() == [4, len(TEST) - 4, 1]
 
 
 def test_of_two_classes_the_second_is_chosen(tmp_path):

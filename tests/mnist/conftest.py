@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from dr_lib.mnist import build
-from tests.mnist.test_reference import draw_digits
+
+
+def draw_digits(n, seed=0):
+    """Images of ten classes: a coarse pattern each, under noise."""
+    rng = np.random.default_rng(seed)
+    patterns = np.random.default_rng(99).integers(0, 2, (10, 7, 7))
+    digits = rng.integers(0, 10, n, dtype=np.uint8)
+    large = patterns[digits].repeat(4, axis=1).repeat(4, axis=2)
+    return (150 * large + rng.integers(0, 100, (n, 28, 28))).astype(np.uint8), digits
 
 
 @pytest.fixture(scope="session")

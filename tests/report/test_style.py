@@ -13,7 +13,6 @@ import pytest
 
 from dr_lib.claims.claims import read_claims
 from dr_lib.claims.papers import PAPERS
-from dr_lib.evaluation.card import METHODS
 from dr_lib.numbers import write_interval, write_probability
 from dr_lib.report import style
 
@@ -32,11 +31,9 @@ TABLES = {
     "statistics.times": ["EQUAL", "FEW_PAIRS", "FEW_RUNS", "FEW_SESSIONS", "WITHIN"],
     "claims.page": ["WORDINGS"],
     "claims.verdicts": ["VERDICTS"],
-    "evaluation.card": ["METHODS"],
     "evaluation.committee": ["AIMS", "DOES", "NOT_FOR", "UNKNOWN"],
-    "evaluation.errors": ["ERRORS"],
     "evaluation.groups": ["FACTORS", "STAGES"],
-    "evaluation.points": ["POINTS", "SOURCES", "UNITS"],
+    "evaluation.points": ["ERRORS", "GIVEN", "POINTS", "SOURCES", "UNITS"],
     "explain.figures": ["TITLES"],
     "mnist.epochs": ["IMPLEMENTATIONS"],
     "scenarios.figures": ["METERS"],
@@ -53,7 +50,7 @@ def list_words_of_tables() -> set[str]:
             table = [table] if isinstance(table, str) else table
             words.update(table.values() if isinstance(table, dict) else table)
     words.update(claim.place for claim in read_claims() if claim.wording != "reading")
-    return words | {*METHODS}
+    return words
 
 
 def find_sentences() -> set[str]:

@@ -7,26 +7,19 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc, score_kappa
 
 
-def test_weighted_aucs_are_those_of_scikit_learn():
-    """With weights of 0 to 4 and tied probabilities, two draws at once."""
+def test_weighted_scores_are_those_of_scikit_learn():
+    """With weights of 0 to 4, two draws at once: the AUC of tied probabilities, and kappa with
+    quadratic weights, which one grade alone has not.
+    """
     rng = np.random.default_rng(0)
-    grade, *weights = rng.integers(0, 5, (3, 200))
-    probability = (grade + rng.normal(0, 2, 200)).round()
-    found = score_auc(grade >= 2, probability)(np.array(weights))
-    expected = [roc_auc_score(grade >= 2, probability, sample_weight=draw) for draw in weights]
-    assert found == pytest.approx(expected)
-
-
-def test_a_weighted_kappa_is_that_of_scikit_learn():
-    """With quadratic weights; one grade alone has none."""
-    rng = np.random.default_rng(0)
-    grade, *weights = rng.integers(0, 5, (3, 200))
-    called = np.clip(grade + rng.integers(-1, 2, 200), 0, 4)
-    expected = [
+    grade, called, *weights = rng.integers(0, 5, (4, 200))
+    aucs = [roc_auc_score(grade >= 2, called, sample_weight=draw) for draw in weights]
+    assert score_auc(grade >= 2, called)(np.array(weights)) == pytest.approx(aucs)
+    kappas = [
         cohen_kappa_score(grade, called, weights="quadratic", sample_weight=draw)
         for draw in weights
     ]
-    assert score_kappa(grade, called)(np.array(weights)) == pytest.approx(expected)
+    assert score_kappa(grade, called)(np.array(weights)) == pytest.approx(kappas)
     assert np.isnan(score_kappa([1, 1], [1, 1])(np.ones((1, 2))))
 
 
@@ -46,18 +39,20 @@ def test_the_mean_over_patients_has_the_bounds_of_its_theory():
     assert found == bootstrap_patients(average(values), kinds, np.arange(200) // 2)
 
 
-def test_a_patient_of_many_photographs_makes_few_of_many():
-    """70 of one and one of 60 are 130^2 / 3670 = 5; a score that no draw changes has no bounds."""
-    patient = np.maximum(np.arange(130) - 59, 0)
-    found = bootstrap_patients(average(np.arange(130)), np.arange(130) % 2, patient)
-    alike = bootstrap_patients(average(np.ones(130)), np.arange(130) % 2, np.arange(130))
-    assert found.n == 71 and np.isnan([*found[1:3], *alike[1:3]]).all()
-
-
-@pytest.mark.parametrize(("patients", "of_kind"), [(59, 25), (60, 19)])
-def test_few_patients_have_no_bounds(patients, of_kind):
-    """Fewer than 60 in all, or than 20 of a kind."""
-    value, low, high, n = bootstrap_patients(
-        average(np.ones(patients)), np.arange(patients) < of_kind, range(patients)
-    )
-    assert (value, n) == (1, patients) and np.isnan([low, high]).all()
+@pytest.mark.parametrize(
+    ("patient", "of_kind", "is_known"),
+    [
+        (range(60), 20, True),
+        (range(59), 25, False),
+        (range(60), 19, False),
+        # 70 of one and one of 60 are 130^2 / 3670 = 5
+        (np.maximum(np.arange(130) - 59, 0), 60, False),
+    ],
+)
+def test_few_patients_have_no_bounds(patient, of_kind, is_known):
+    """Fewer than 60 in all, or than 20 of a kind; nor has a score that no draw changes."""
+    numbers = np.arange(len(patient))
+    for values in (numbers, np.ones(len(patient))):
+        found = bootstrap_patients(average(values), numbers < of_kind, patient)
+        assert found.value == values.mean() and found.n == len(set(patient))
+        assert np.isfinite([found.low, found.high]).all() == (is_known and values is numbers)

@@ -44,4 +44,4 @@ def test_few_scores_show_nothing_and_the_same_ones_are_equal():
 )
 def test_only_a_whole_interval_decides(low, high, expected):
     """Inside, outside, or neither."""
-    assert is_equivalent(Interval((low + high) / 2, low, high, 5), 0.02) is expected
+    assert is_equivalent(Interval((low + high) / 2, low, high, 5)) is expected
