@@ -112,7 +112,7 @@ same_patients = group_by_photographs(models)[0]
 import pandas as pd
 
 from dr_lib import Page
-from dr_lib.report.style import SAMPLE, translate
+from dr_lib.report.style import SAMPLE
 
 if private:
     from dr_lib.data.labels.privacy import find_private, place_private
@@ -136,10 +136,7 @@ page.heading(words, [say("Evaluation"), names, counts], notice)
 from dr_lib.evaluation import points as operating
 from dr_lib.evaluation.scores import summarise
 
-frozen = operating.read_thresholds(thresholds)
-points = operating.freeze_points(
-    models, operating.Goals(sensitivity, specificity, frozen), lang
-)
+points = operating.freeze_points(models, sensitivity, specificity, thresholds, lang)
 own = points[0]
 measured = operating.measure_points(model, own)
 patients = measured[measured["unit"] == operating.UNITS[0]] if len(own) else measured
@@ -294,7 +291,7 @@ page.table(
     columns="factor level num_patients num_diseased auc sensitivity specificity".split(),
 )
 if len(own):
-    page.note("The first operating point is {}.", translate(own["point"][0], lang))
+    page.note("The first operating point is {}.", say(own["point"][0]))
 page.findings([describe_groups(page, groups)])
 
 # %% [markdown] tags=["heading"]

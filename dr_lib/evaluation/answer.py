@@ -12,7 +12,7 @@ from dr_lib.evaluation.table import Predictions
 from dr_lib.numbers import write_interval, write_probability, write_span
 from dr_lib.report.answer import Answer, Number
 from dr_lib.report.page import Page
-from dr_lib.report.style import OURS, WRONG, translate
+from dr_lib.report.style import OURS, WRONG
 from dr_lib.statistics.clustered import MIN_PATIENTS, difference_interval
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 
@@ -77,7 +77,7 @@ def say_unscored(row: pd.Series, page: Page) -> list[str]:
 def _say_point(row: pd.Series, page: Page) -> str:
     """Say in counts whom the model finds and refers at an operating point."""
     found, missed, alarms, passed = row[COUNTS]
-    point = translate(row["point"], page.lang)
+    point = page.say(row["point"])
     if not missed + passed:
         return page.say("At {}, this model refers everybody.").format(point)
     words = page.say(
@@ -175,14 +175,15 @@ def list_facts(
     }
     for row in points.itertuples():
         threshold = write_probability(row.threshold, page.lang)
-        name = f"{say('threshold')}, {translate(row.point, page.lang)}"
+        name = f"{say('threshold')}, {say(row.point)}"
         facts[name] = f"{threshold} ({say(row.source)})"
     for _, row in measured.iterrows():
         counts = say("TP {}, FN {}, FP {}, TN {}").format(*row[COUNTS])
         scores = [
-            f"{say(name)} {page.interval(row, name)}" for name in ("sensitivity", "specificity")
+            f"{say(name)} {write_span(row, name, page.lang)}"
+            for name in ("sensitivity", "specificity")
         ]
-        name = f"{translate(row['point'], page.lang)}, {say(row['unit'])}"
+        name = f"{say(row['point'])}, {say(row['unit'])}"
         facts[name] = "; ".join([counts, *scores])
     facts[say("intervals")] = say("95 %, over patients, see docs/evaluation.md")
     facts[say("files, with SHA-256")] = "; ".join(predictions.files)

@@ -13,7 +13,6 @@ from dr_lib.evaluation.table import Predictions
 from dr_lib.numbers import write_day, write_decimals
 from dr_lib.report.page import Page, write_table
 from dr_lib.report.render import write_page
-from dr_lib.report.style import translate
 from dr_lib.statistics.clustered import MIN_SHARED
 from dr_lib.statistics.intervals import has_learned
 
@@ -156,8 +155,8 @@ def describe_groups(page: Page, groups: pd.DataFrame) -> str:
 
 def _name_group(page: Page, row: pd.Series, column: str) -> str:
     """Name a group with its share: camera B, 47 of 100 (36 to 59)."""
-    level = translate(write_decimals(row["level"], page.lang), page.lang)
-    name = f"{translate(row['factor'], page.lang)} {level}"
+    level = page.say(write_decimals(row["level"], page.lang))
+    name = f"{page.say(row['factor'])} {level}"
     if np.isfinite(row[column]):
         name += f", {write_people(row, column, page)}"
     return name

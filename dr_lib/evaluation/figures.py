@@ -23,7 +23,6 @@ from dr_lib.report.style import (
     THEIRS,
     choose_words,
     open_panels,
-    translate,
     use_commas,
 )
 from dr_lib.statistics.clustered import auc_interval
@@ -46,9 +45,7 @@ def plot_roc(models: Sequence[Predictions], measured: pd.DataFrame, lang: str = 
     at = measured[measured["unit"] == UNITS[1]] if len(measured) else measured
     for (_, row), marker in zip(at.iterrows(), MARKERS, strict=False):
         place = [1 - row["specificity"]], [row["sensitivity"]]
-        ax.plot(
-            *place, marker, ms=7, mfc="white", color=INK, label=translate(row["point"], lang)
-        )
+        ax.plot(*place, marker, ms=7, mfc="white", color=INK, label=say(row["point"]))
     _make_square(ax, say("1 - specificity"), say("sensitivity"), lang)
     figure.legend(loc="outside lower left", frameon=False, fontsize=9)
     figure.set_figheight(4 + 0.2 * len(figure.legends[0].get_texts()))

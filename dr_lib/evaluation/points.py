@@ -3,7 +3,7 @@ split; the worst errors there, and, in private, the patients who are missed.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,15 +27,6 @@ UNITS = ("patients", "photographs")  # that are counted
 ERRORS = ("missed", "false alarm")
 
 
-class Goals(NamedTuple):
-    """What the thresholds of the two points are chosen for on the validation split."""
-
-    sensitivity: float = 0.9
-    specificity: float = 0.9
-    # of a development set elsewhere, the lower one first; then nothing is chosen
-    thresholds: Sequence[float] = ()
-
-
 def read_thresholds(text: str) -> list[float]:
     """Read none or two thresholds in order, with a comma between them; else raise a DrError."""
     try:
@@ -47,8 +38,18 @@ def read_thresholds(text: str) -> list[float]:
     return numbers
 
 
-def choose_points(predictions: Predictions, goals: Goals) -> pd.DataFrame:
+def choose_points(
+    predictions: Predictions, sensitivity: float = 0.9, specificity: float = 0.9
+) -> pd.DataFrame:
     """Choose the operating points on the validation split, never on the test split.
+
+    Where every threshold between the two reaches both, as of a very good model, the lower one is
+    the point of high sensitivity all the same.
+
+    Args:
+        predictions: of the model.
+        sensitivity: that the point of high sensitivity reaches.
+        specificity: that the other one reaches.
 
     Returns:
         A row per point, and `fold` of pooled folds: `point` of POINTS, `threshold`, `source` of
@@ -62,57 +63,55 @@ def choose_points(predictions: Predictions, goals: Goals) -> pd.DataFrame:
     validation = predictions.validation
     if validation.empty:
         return pd.DataFrame(columns=["point", "threshold", "source"])
-    folds = validation.groupby(validation.get("fold", 0 * validation["referable"]))
-    points = pd.concat(_choose(fold, goals) for _, fold in folds)
-    points = points.assign(source=SOURCES[0], chosen_on=predictions.dataset)
+    tables = []
+    for fold, side in validation.groupby(validation.get("fold", validation["split"])):
+        y, p, patient = unpack(side)
+        if y.all() or not y.any():
+            raise DrError(
+                "the validation split has only one class: no operating point can be chosen on it; "
+                "leave out its rows, or give two thresholds"
+            )
+        sensitive = choose_threshold(y, p, sensitivity=sensitivity)
+        specific = choose_threshold(y, p, specificity=specificity)
+        chosen = {
+            "point": POINTS,
+            "fold": fold,
+            "threshold": sorted([sensitive, specific]),
+            "source": SOURCES[0],
+            "chosen_on": predictions.dataset,
+            "validation_diseased": len(set(patient[y])),
+        }
+        tables.append(pd.DataFrame(chosen))
+    points = pd.concat(tables)
+    if "fold" not in validation:
+        points = points.drop(columns="fold")
     is_reached = np.isfinite(points["threshold"]).groupby(points["point"]).transform("all")
     return points[is_reached].sort_values("point", kind="stable", ignore_index=True)
 
 
-def _choose(validation: pd.DataFrame, goals: Goals) -> pd.DataFrame:
-    """Choose the operating points of one model on its validation photographs.
-
-    Where every threshold between the two reaches both, as of a very good model, the lower one is
-    the point of high sensitivity all the same.
-    """
-    y, p, patient = unpack(validation)
-    if y.all() or not y.any():
-        raise DrError(
-            "the validation split has only one class: no operating point can be chosen on it; "
-            "leave out its rows, or give two thresholds"
-        )
-    sensitive = choose_threshold(y, p, sensitivity=goals.sensitivity)
-    specific = choose_threshold(y, p, specificity=goals.specificity)
-    points = pd.DataFrame(
-        {
-            "point": POINTS,
-            "threshold": sorted([sensitive, specific]),
-            "validation_diseased": len(set(patient[y])),
-        }
-    )
-    if "fold" in validation:
-        points.insert(1, "fold", validation["fold"].iloc[0])
-    return points
-
-
 def freeze_points(
-    models: Sequence[Predictions], goals: Goals, lang: str = "en"
+    models: Sequence[Predictions],
+    sensitivity: float = 0.9,
+    specificity: float = 0.9,
+    thresholds: str = "",
+    lang: str = "en",
 ) -> list[pd.DataFrame]:
     """Freeze each model's operating points as `choose_points` does; without validation rows, take
     those of the same model version, whose `source` says that they were carried over.
 
-    Thresholds that are given are those of all models, named by GIVEN in the language en or pt.
+    Thresholds of elsewhere, as `read_thresholds` reads them, are those of all models, and are named
+    by GIVEN in the language en or pt.
     """
-    if goals.thresholds:
+    if numbers := read_thresholds(thresholds):
         words = choose_words(lang)(GIVEN)
-        names = [words.format(write_decimals(str(each), lang)) for each in goals.thresholds]
-        given = {"point": names, "threshold": goals.thresholds, "source": SOURCES[1]}
+        names = [words.format(write_decimals(str(number), lang)) for number in numbers]
+        given = {"point": names, "threshold": numbers, "source": SOURCES[1]}
         return [pd.DataFrame(given)] * len(models)
     homes = {model.version: model for model in models if len(model.validation)}
     points = []
     for model in models:
         home = homes.get(model.version or None, model)
-        own = choose_points(home, goals)
+        own = choose_points(home, sensitivity, specificity)
         points.append(own if home is model else own.assign(source=SOURCES[2]))
     return points
 

@@ -50,7 +50,7 @@ def list_runs(timed: pd.DataFrame) -> pd.DataFrame:
         or drove the GPU.
     """
     runs = timed.reindex(columns=timed.columns.union(NEEDED, sort=False))
-    runs = runs.dropna(subset=NEEDED).reset_index(drop=True)
+    runs = runs.dropna(subset=NEEDED)
     if runs.empty:  # as where every run failed
         return pd.DataFrame(columns=[*NEEDED, "line", "host"])
     processors = runs["cpu"].astype(str) if "cpu" in runs else ""
@@ -92,9 +92,7 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
         last, which a later one may exceed; and the columns of LEVELS, infinite where it was never
         reached.
     """
-    if not {*NEEDED} <= set(timed):
-        return timed
-    runs = timed.dropna(subset=NEEDED)
+    runs = list_runs(timed)
     times = [find_times_to_accuracy(row, [*LEVELS.values()]) for _, row in runs.iterrows()]
     added = pd.DataFrame(times, runs.index, [*LEVELS])
     best = runs["epoch_accuracy"].map(np.argmax) + 1

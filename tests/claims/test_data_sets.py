@@ -82,7 +82,7 @@ def judge_ensemble(folder, **columns):
     table = draw_predictions(300).assign(model="ensemble of 10: inception_v3", **columns)
     table.to_csv(folder / "eyepacs.csv", index=False)
     found = predictions.read_predictions(folder / "eyepacs.csv")
-    points = [operating.choose_points(p, operating.Goals()) for p in found]
+    points = [operating.choose_points(p) for p in found]
     trainings = {"ensemble of 10: inception_v3": AUTHORS}
     return judge_data_sets(comparison.compare_data_sets(found, points), trainings).set_index(
         "id"

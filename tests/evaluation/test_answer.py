@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.evaluation.answer import answer_evaluation, list_facts
-from dr_lib.evaluation.points import Goals, freeze_points, measure_points
+from dr_lib.evaluation.points import freeze_points, measure_points
 from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.report.page import Page
 from dr_lib.statistics.intervals import Interval
@@ -109,7 +109,7 @@ def test_another_hospital_is_worse_only_by_the_interval_of_the_difference(there,
 def test_a_threshold_that_was_given_is_not_called_sensitive(tmp_path, lang, begins, name):
     """Nobody has shown that it is: in the answer and the card it has the value that was given."""
     (model,) = read_predictions(write(tmp_path, draw_predictions(), "a"))
-    (points,) = freeze_points([model], Goals(thresholds=(0.9, 0.9001)), lang)
+    (points,) = freeze_points([model], thresholds="0.9,0.9001", lang=lang)
     measured = measure_points(model, points)
     said, text = answer(GOOD, measured[:2], lang=lang)
     facts = list_facts(model, pd.Series(dtype=float), points, measured, Page(lang=lang))

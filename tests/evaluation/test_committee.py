@@ -8,7 +8,7 @@ import pytest
 
 from dr_lib.evaluation.committee import write_committee
 from dr_lib.evaluation.groups import publish, score_groups
-from dr_lib.evaluation.points import Goals, freeze_points, measure_points
+from dr_lib.evaluation.points import freeze_points, measure_points
 from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.evaluation.scores import summarise
 from dr_lib.report.page import Page
@@ -31,10 +31,10 @@ def draw(found, missed, alarms, passed, **columns) -> pd.DataFrame:
     return table.assign(**columns)
 
 
-def read(tmp_path, table, lang="en", thresholds=(0.5, 0.95)) -> str:
+def read(tmp_path, table, lang="en", thresholds="0.5,0.95") -> str:
     """The page of a table."""
     (model,) = read_predictions(write(tmp_path, table))
-    (points,) = freeze_points([model], Goals(thresholds=thresholds), lang)
+    (points,) = freeze_points([model], thresholds=thresholds, lang=lang)
     auc_low = summarise(model)["auc_low"][0]
     groups = publish(score_groups(model, points))
     by_patient = measure_points(model, points)[:2]
@@ -108,6 +108,6 @@ def test_a_committee_reads_portuguese_and_no_names(tmp_path):
     assert "De 100 pacientes com a doença: encontrados 63, 63 de 100 (53 a 72)" in page
     assert "câmera B, 47 de 100 (36 a 59)" in page
     assert "<p>Com a nota 0,95, que foi dada à mão:</p>" in page
-    assert "it sends none" in read(tmp_path, GOOD, thresholds=())
+    assert "it sends none" in read(tmp_path, GOOD, thresholds="")
     people = [f"Ana {k}" for k in range(25)]
     assert "Ana" not in read(tmp_path, GOOD.assign(camera=people * 4))

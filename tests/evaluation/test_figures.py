@@ -3,7 +3,7 @@
 from sklearn.metrics import roc_curve
 
 from dr_lib.evaluation import figures
-from dr_lib.evaluation.points import Goals, choose_points, measure_points
+from dr_lib.evaluation.points import choose_points, measure_points
 from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.evaluation.scores import calibrate, weigh_decisions
 from tests.report.predictions import draw_predictions, write
@@ -14,7 +14,7 @@ def test_curves_bins_and_benefits_are_drawn_as_they_were_counted(tmp_path):
     """Of two models each has its curve and its AUC, with commas; the points lie on the first."""
     tables = {"mine": draw_predictions(300), "other": draw_predictions(300, noise=5.0)}
     models = read_predictions(*(write(tmp_path, t, name) for name, t in tables.items()))
-    measured = measure_points(models[0], choose_points(models[0], Goals()))
+    measured = measure_points(models[0], choose_points(models[0]))
     roc = figures.plot_roc(models, measured, "pt")
     test = models[0].test
     alarms, found, _ = roc_curve(test["referable"], test["probability_referable"])

@@ -3,7 +3,7 @@
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.evaluation.points import Goals, choose_points, measure_points
+from dr_lib.evaluation.points import choose_points, measure_points
 from dr_lib.evaluation.predictions import average_sets, read_predictions
 from tests.evaluation.test_table import GRADES, TABLE, TEST, TRAIN, VALIDATION, change
 from tests.report.predictions import draw_abroad, draw_predictions, write
@@ -79,11 +79,11 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
         # the test rows of each file are on the same lines
         paths.append(write(tmp_path, table.sort_values("split"), f"fold{fold}"))
         (alone,) = read_predictions(paths[-1])
-        row = measure_points(alone, choose_points(alone, Goals())).iloc[2]
+        row = measure_points(alone, choose_points(alone)).iloc[2]
         counts += row[["tp", "fn"]]
     (pooled,) = read_predictions(*paths, folds=True)
     assert pooled.test["image_id"].is_unique and len(pooled.test) == len(TABLE)
-    points = choose_points(pooled, Goals())
+    points = choose_points(pooled)
     measured = measure_points(pooled, points)
     assert measured.loc[2, ["tp", "fn"]].tolist() == counts.tolist() and counts["fn"]
     with pytest.raises(DrError, match="72 photographs are in no fold's test split"):

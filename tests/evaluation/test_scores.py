@@ -12,7 +12,7 @@ from dr_lib.evaluation import points as operating
 from dr_lib.evaluation import scores
 from dr_lib.evaluation.comparison import compare_data_sets, compare_models, read_trainings
 from dr_lib.evaluation.groups import count_flow, publish, score_groups
-from dr_lib.evaluation.points import Goals, choose_points, measure_points
+from dr_lib.evaluation.points import choose_points, measure_points
 from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.evaluation.table import Predictions
 from dr_lib.files import write_json
@@ -37,7 +37,7 @@ def replace_test(model, **columns) -> Predictions:
 @pytest.fixture
 def points(model) -> pd.DataFrame:
     """Its operating points."""
-    return choose_points(model, Goals())
+    return choose_points(model)
 
 
 def test_operating_points_come_from_the_validation_split(model):
@@ -51,15 +51,15 @@ def test_operating_points_come_from_the_validation_split(model):
     alone = model.table.assign(
         probability_referable=p.reindex(model.table.index, fill_value=0.5)
     )
-    first, second = choose_points(model._replace(table=alone), Goals())["threshold"]
+    first, second = choose_points(model._replace(table=alone))["threshold"]
     assert (p[y] >= first).mean() >= 0.9 > (p[y] > first).mean()
     assert (p[~y] < second).mean() >= 0.9
     perfect = np.where(y, 0.8, 0.3)
     perfect[[np.argmax(y), np.argmin(y)]] = 0.5
     good = model._replace(table=side.assign(probability_referable=perfect))
-    assert choose_points(good, Goals())["threshold"].tolist() == [0.5, 0.8]
+    assert choose_points(good)["threshold"].tolist() == [0.5, 0.8]
     bare = replace_test(model)
-    assert measure_points(bare, choose_points(bare, Goals())).empty
+    assert measure_points(bare, choose_points(bare)).empty
 
 
 @pytest.mark.parametrize("text", ["0.2", "0.6,0.2", "21,75", "nan,0.6"])
@@ -74,7 +74,7 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
     """Those of home's validation, whichever file is named first; scores by scikit-learn."""
     home = draw_predictions(300).assign(model_version="v1", dataset="home")
     found = read_predictions(write(tmp_path, draw_abroad(), "b"), write(tmp_path, home, "a"))
-    abroad, own = operating.freeze_points(found, Goals())
+    abroad, own = operating.freeze_points(found)
     assert abroad["threshold"].equals(own["threshold"])
     assert set(abroad["source"]) == {"carried over unchanged"} != set(own["source"])
     assert set(abroad["chosen_on"]) == {"home"}
@@ -270,7 +270,7 @@ def test_scores_and_bounds_are_those_of_r(tmp_path):
     (model,) = read_predictions(write(tmp_path, table[table["eye"] == "right"]))
     found = scores.summarise(model).iloc[0]
     fit, bins = scores.calibrate(model)
-    at = measure_points(model, choose_points(model, Goals()))
+    at = measure_points(model, choose_points(model))
     assert (found["num_images"], found["num_patients"]) == (600, 600)
     kappa = cohen_kappa_score(
         model.graded["grade"], model.graded["predicted_grade"], weights="quadratic"
