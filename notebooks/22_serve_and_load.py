@@ -199,9 +199,9 @@ requests[load.TIMES].describe().round(2)
 # artifact: the same crop, stored and read as a record, and the same network.
 
 # %%
-from dr_lib.serving.export.runtimes import open_runtime
+from dr_lib.serving.grader.models import open_model
 
-network = open_runtime(served.facts["format"], served.artifact, num_threads=0)
+network = open_model(served.facts["format"], served.artifact, 1)
 largest = 0.0
 num_answers = min(len(whole), max(1, num_compared))
 for path, encoded in zip(whole[:num_answers], stored, strict=False):
@@ -262,8 +262,7 @@ if server:
 
 # %%
 from dr_lib import hardware
-from dr_lib.serving.export.gate import describe_gate
-from dr_lib.serving.sagemaker.endpoint import SCHEME
+from dr_lib.serving.sagemaker.account import SCHEME
 
 tried.to_csv(run.folder / "tried.csv", index=False)
 machine = answer.get("machine", {})  # processor, CPUs and threads, as the server itself says
@@ -290,7 +289,7 @@ row = run.finish(
         # energy of this machine while it was loaded, the client's share among it
         **(monitor.summarise() if server else {}),
         "num_predictions": int((tried["n"] - tried["num_failed"]).sum()) if server else None,
-        **describe_gate(served.facts),
+        "gate_passes": served.facts.get("gate", {}).get("passes"),
     }
 )
 print(f"wrote {run.shown(row)}")

@@ -13,8 +13,9 @@ import cv2
 import numpy as np
 
 from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.serving.server.load import open_sender
 from dr_lib.serving.untrained import export_untrained
-from tests.serving.driver import Process, post, run_process
+from tests.serving.driver import Process, run_process
 from tools.bench import describe, draw_photograph, time_in_turn
 
 REPEATS = 60
@@ -42,11 +43,12 @@ def measure_starts(model: Path, log: Path) -> None:
 def measure_calls(server: Process, photograph: bytes) -> None:
     """Print what a call takes, and beyond its prediction beside a full decode, in turns."""
     encoded = np.frombuffer(photograph, np.uint8)
+    send = open_sender(f"{server.url}/invocations")
     predict_ms = []
 
     def call() -> None:
-        answer = json.loads(post(server.port, photograph).body)
-        predict_ms.append(answer["timings_ms"]["predict"])
+        _, content = send(photograph)
+        predict_ms.append(json.loads(content)["timings_ms"]["predict"])
 
     times_s = time_in_turn(
         call, lambda: cv2.imdecode(encoded, cv2.IMREAD_COLOR), repeats=REPEATS

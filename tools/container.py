@@ -43,7 +43,7 @@ def ask_container(model: Path, photographs: list[bytes], platform: list[str]) ->
     container = run("run", "--detach", "--rm", *platform, *where, IMAGE)
     try:
         wait_until(lambda: is_ready(port), READY_S)
-        return [json.loads(post(port, photograph).body) for photograph in photographs]
+        return [post(port, photograph).json() for photograph in photographs]
     finally:
         run("stop", container)
 

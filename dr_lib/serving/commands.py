@@ -8,6 +8,7 @@ import click
 from dr_lib.command import write_command
 from dr_lib.options import PATH, POSITIVE, Amount, show_progress
 from dr_lib.serving.__main__ import serve as serve  # one of them, and the container's
+from dr_lib.serving.export import FORMATS
 
 
 @click.command()
@@ -25,8 +26,9 @@ from dr_lib.serving.__main__ import serve as serve  # one of them, and the conta
 @click.option(
     "--format",
     "formats",
+    type=click.Choice(FORMATS),
     multiple=True,
-    help="format such as litert_int8, repeatable  [default: all serving formats]",
+    help="repeatable  [default: all]",
 )
 @click.option(
     "--force",
@@ -45,7 +47,6 @@ def export(
 
     import_keras("tensorflow")
     from dr_lib.data.prepared.folder import Prepared, find_split
-    from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, open_examples
     from dr_lib.training.model_folder import read_folder
 
@@ -59,14 +60,15 @@ def export(
         calibration=calibration,
         labelled=labelled,
         force=force,
-        say=click.echo,
     )
-    columns = ["format", "artifact_mib"]
-    for kind in ("sensitivity", "specificity"):  # by patient
-        columns += [f"{kind}_before", f"{kind}_after"]
-    click.echo(exported[[*columns, "folder"]].round(3).to_string(index=False))
-    for row in exported[~exported["passes"]].itertuples():
-        click.echo(f"{row.format} {'forced' if row.forced else 'refused'}: {row.reason}")
+    for row in exported.itertuples():
+        click.echo(
+            f"{row.format}, {row.artifact_mib:.2f} MiB: sensitivity {row.sensitivity_before:.3f}"
+            f" before, {row.sensitivity_after:.3f} after, specificity"
+            f" {row.specificity_before:.3f}, {row.specificity_after:.3f}; {row.folder}"
+        )
+        if not row.passes:
+            click.echo(f"{row.format} {'forced' if row.forced else 'refused'}: {row.reason}")
     if not exported["folder"].any():
         again = write_command(*sys.argv[1:], "--force")
         raise click.ClickException(
@@ -113,9 +115,10 @@ def predict(
         again = write_command("evaluate", *evaluated, "--out", "FOLDER")
         return click.echo(f"wrote {out}; {again}")
     table = grader.grade_files(folder, images, out, progress=show_progress("cropping"))
-    reasons = table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True)
-    click.echo(f"wrote {out}; {len(reasons)} photographs could not be graded")
-    for reason, number in reasons.value_counts().items():
+    reasons = table["error"].str.replace(r"\d+", "...", regex=True)
+    numbers = reasons[reasons != ""].value_counts()
+    click.echo(f"wrote {out}; {numbers.sum()} photographs could not be graded")
+    for reason, number in numbers.items():
         click.echo(f"  {number} {reason}")
     if warning := folder.facts.get("warning"):
         click.echo(warning)

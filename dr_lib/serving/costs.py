@@ -16,19 +16,11 @@ from dr_lib.runs.prices import find_price
 from dr_lib.statistics.intervals import NOTHING, Measured, tabulate
 from dr_lib.statistics.times import FEW_SESSIONS, WITHIN
 
-# what tells endpoints apart
-KINDS = (
-    "group",
-    "environment",
-    "instance_type",
-    "model",
-    "format",
-    "image_size",
-    "threads",
-)
+# what tells endpoints apart, and what is said of each
+KINDS = ("group", "instance_type", "priced_as")
+FACTS = ["group", "environment", "model", "format", "image_size"]
 # endpoints of one network do the same work
 NETWORK = ["model", "image_size"]
-TIMES = ("round_trip_ms", "decode_ms", "predict_ms")
 PRICED = [  # columns of `price_endpoints` that a reader needs
     "format",
     "environment",
@@ -65,18 +57,21 @@ def tabulate_latencies(published: pd.DataFrame) -> pd.DataFrame:
         published: the paper's means, of `claims.list_printed`.
 
     Returns:
-        Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, `round_trip_ms`, and
+        Their `predict_ms` with its deviation `predict_ms_sd`, `usd_per_hour`, and
         `usd_per_million_never_idle`.
     """
-    printed = published.rename(columns={"hardware": "instance"})
-    values = printed.pivot_table("value", ["model", "instance"], "column", sort=False)
-    deviations = printed.pivot_table("tolerance", ["model", "instance"], "column", sort=False)
-    table = values[["predict_ms", "round_trip_ms"]].dropna()
-    table["predict_ms_sd"] = deviations["predict_ms"]
-    table = table.reset_index()
-    table["usd_per_hour"] = [find_price(name).usd_per_hour for name in table["instance"]]
-    usd = usd_per_million(table["usd_per_hour"], table["predict_ms"])
-    return table.assign(usd_per_million_never_idle=usd)
+    rows = published[published["column"] == "predict_ms"]
+    usd_per_hour = [find_price(name).usd_per_hour for name in rows["hardware"]]
+    return pd.DataFrame(
+        {
+            "model": rows["model"],
+            "instance": rows["hardware"],
+            "predict_ms": rows["value"],
+            "predict_ms_sd": rows["tolerance"],
+            "usd_per_hour": usd_per_hour,
+            "usd_per_million_never_idle": usd_per_million(usd_per_hour, rows["value"]),
+        }
+    )
 
 
 def price_endpoints(
@@ -98,15 +93,15 @@ def price_endpoints(
             says nothing.
         busiest_hour: the largest share of a day's requests that one hour takes, 1/24 where they
             come evenly, 1/8 where a clinic is open for eight hours.
-        instance: whose price rows without a label have.
+        instance: whose price rows without a label, or a machine that has one, get.
 
     Returns:
-        A row per endpoint: as many of KINDS as there are, `instance` (the label of its price),
-        `usd_per_hour`, `n` runs, of TIMES the mean over them, `busy_ms` (decoding and cropping
-        occupy the server, too), `usd_per_million_never_idle`, `rate_per_s` that one machine held,
-        `num_machines`, `usd_per_month`, all with _low and _high, and _scope if it is less than any
-        session; `reason` (empty, or one of REASONS) and `disturbed`. Endpoints of several sessions
-        have bounds from three sessions each, as two machines do.
+        A row per endpoint: FACTS, `instance` (the label of its price), `usd_per_hour`, `n` runs,
+        the mean of `predict_ms` over them, `busy_ms` (decoding and cropping occupy the server,
+        too), `usd_per_million_never_idle`, `rate_per_s` that one machine held, `num_machines`,
+        `usd_per_month`, all with _low and _high, and _scope if it is less than any session;
+        `reason` (empty, or one of REASONS) and `disturbed`. Endpoints of several sessions have
+        bounds from three sessions each, as two machines do.
 
     Raises:
         DrError: a number is not valid, or no run was loaded.
@@ -119,15 +114,18 @@ def price_endpoints(
     if "max_rate_per_s" not in timed:
         raise DrError("no load test below the folders: run notebook 22 first")
     peak_per_s = requests_per_day * busiest_hour / 3600
-    kinds = [name for name in (*KINDS, "priced_as") if name in timed]
+    kinds = [name for name in KINDS if name in timed]
     loaded = timed.dropna(subset=["max_rate_per_s"])
     sessions = loaded.groupby(NETWORK)["session"].transform("nunique")
     loaded = loaded.assign(num_sessions=sessions)
     endpoints = []
     for _, rows in loaded.groupby(kinds, dropna=False, sort=False):
-        label, usd_per_hour = _find_price(rows.iloc[0], instance)
-        times = {name: measure(name, rows) for name in TIMES}
-        busy_ms = np.nansum([times["predict_ms"].value, times["decode_ms"].value])
+        first = rows.iloc[0]
+        labels = [first.get("priced_as"), first.get("instance_type"), instance]
+        label = next((name for name in labels if name and pd.notna(name)), "")
+        usd_per_hour = find_price(label).usd_per_hour
+        predict_ms = measure("predict_ms", rows)
+        busy_ms = np.nansum([predict_ms.value, measure("decode_ms", rows).value])
         reason = _find_reason(rows, p99_ms)
         rate = Measured(*NOTHING)._replace(n=len(rows))
         if reason != NO_RATE:
@@ -142,11 +140,11 @@ def price_endpoints(
         about = (rate.n, rate.scope)
         endpoints.append(
             {
-                **rows[kinds].iloc[0],
+                **first[FACTS],
                 "instance": label,
                 "usd_per_hour": usd_per_hour,
                 "n": rate.n,
-                **times,
+                "predict_ms": predict_ms,
                 "busy_ms": busy_ms,
                 "usd_per_million_never_idle": float(usd_per_million(usd_per_hour, busy_ms)),
                 "rate_per_s": rate,
@@ -181,10 +179,3 @@ def _find_reason(rows: pd.DataFrame, p99_ms: float) -> str:
     if rows.reindex(columns=["gate_passes"]).eq(False).any(axis=None):
         return REFUSED
     return ""
-
-
-def _find_price(row: pd.Series, instance: str) -> tuple[str, float]:
-    """Find the label of the row, else its machine, else the default, and what it costs an hour."""
-    named = (row.get("priced_as"), row.get("instance_type"), instance)
-    label = next((name for name in named if name and pd.notna(name)), "")
-    return label, find_price(label).usd_per_hour

@@ -3,6 +3,7 @@
 `lang` is en, or pt with decimal commas.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import pandas as pd
@@ -11,12 +12,7 @@ from matplotlib.figure import Figure
 from dr_lib.numbers import write_number, write_span
 from dr_lib.report.answer import Answer, Number
 from dr_lib.report.means import Mean, plot_means
-from dr_lib.report.style import (
-    OURS,
-    THEIRS,
-    choose_words,
-    name,
-)
+from dr_lib.report.style import OURS, THEIRS, choose_words, name
 from dr_lib.serving.costs import NETWORK, find_candidates, tabulate_latencies
 from dr_lib.statistics.intervals import Interval
 from dr_lib.statistics.times import WITHIN
@@ -36,7 +32,7 @@ def plot_predict_time(
         published: the paper's means, of `claims.list_printed`, for a panel of its own.
     """
     say = choose_words(lang)
-    panels = {f"{name(model)}, 224 px": []}  # the paper's size
+    panels = defaultdict(list)
     if published is not None:
         theirs = tabulate_latencies(published).query("model == @model")
         authors = say(published["authors"].iloc[0])
@@ -44,13 +40,13 @@ def plot_predict_time(
             ms = row.predict_ms
             interval = Interval(ms, ms - row.predict_ms_sd, ms + row.predict_ms_sd, 1)
             mean = Mean(f"{row.instance}\n{authors}", interval, THEIRS)
-            panels[f"{name(model)}, 224 px"].append(mean)
+            panels[f"{name(model)}, 224 px"].append(mean)  # the paper's size
     ours = times[times["model"] == model] if len(times) else times
     for row in ours.itertuples():
         interval = Interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, row.n)
         label = f"{row.environment}\n{row.format}, n = {row.n}"
-        work = f"{name(model)}, {row.image_size:g} px"
-        panels.setdefault(work, []).append(Mean(label, interval, OURS))
+        mean = Mean(label, interval, OURS)
+        panels[f"{name(model)}, {row.image_size:g} px"].append(mean)
     return plot_means(panels, lang, unit="ms")
 
 
@@ -75,7 +71,7 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
             sentence = "The prices of {} are not told apart: {}."
         else:
             sentence = "The cheapest endpoint of {} is {}: {} USD a month."
-            words.append(_write_span(candidates.iloc[0], "usd_per_month", lang))
+            words.append(_write_month(candidates.iloc[0], lang))
         network = f"{name(network[0])}, {write_number(network[1], lang)} px"
         sentences.append(say(sentence).format(network, *words))
     return sentences
@@ -97,18 +93,18 @@ def answer_price(
     sentence, *more = describe_choice(priced, lang)
     _, rows = next(iter(priced.groupby(NETWORK, sort=False)))
     candidates = find_candidates(rows)
-    if len(candidates) != 1 or candidates["disturbed"].any():
-        return Answer(sentence, more=more, limits=limits, rests=rests)
-    row = candidates.iloc[0]
-    usd, _, bounds = _write_span(row, "usd_per_month", lang).partition(" ")
-    heading = f"{name(row['model'])}, {row['format']}, {row['instance']}"
-    number = Number(heading, f"{usd} USD", bounds, say("a month"))
-    return Answer(sentence, [number], more=more, limits=limits, rests=rests)
+    numbers = []
+    if len(candidates) == 1 and not candidates["disturbed"].any():
+        row = candidates.iloc[0]
+        usd, _, bounds = _write_month(row, lang).partition(" ")
+        heading = f"{name(row['model'])}, {row['format']}, {row['instance']}"
+        numbers.append(Number(heading, f"{usd} USD", bounds, say("a month")))
+    return Answer(sentence, numbers, more=more, limits=limits, rests=rests)
 
 
-def _write_span(row: pd.Series, column: str, lang: str) -> str:
-    """Write a value with its bounds, and that they are of one session if they are."""
-    text = write_span(row, column, lang)
-    if row.get(f"{column}_scope") != WITHIN:
+def _write_month(row: pd.Series, lang: str) -> str:
+    """Write a month's price with its bounds, and that they are of one session if they are."""
+    text = write_span(row, "usd_per_month", lang)
+    if row.get("usd_per_month_scope") != WITHIN:
         return text
     return f"{text} ({choose_words(lang)(WITHIN)})"

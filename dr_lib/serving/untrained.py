@@ -7,7 +7,8 @@ import numpy as np
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.hardware import import_keras
-from dr_lib.serving.export.convert import convert, find_format
+from dr_lib.serving.export import FORMATS
+from dr_lib.serving.export.convert import convert
 from dr_lib.training.model_folder import ModelFolder, write_folder
 
 
@@ -42,7 +43,7 @@ def export_untrained(
         artifact = folder / "model.keras"
         save_model(network, artifact)
     else:
-        artifact = folder / find_format(format_name)
+        artifact = folder / FORMATS[format_name]
         artifact.unlink(missing_ok=True)
         convert(network, format_name, artifact, calibration=examples)
 

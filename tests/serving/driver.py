@@ -3,8 +3,6 @@ and processes.
 """
 
 import contextlib
-import http.client
-import json
 import os
 import re
 import socket
@@ -14,11 +12,12 @@ import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
 import psutil
+import requests
 
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.serving.server.app import Service, build_app
@@ -30,23 +29,6 @@ from tests.processes import find_port, is_listening, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 SERVING = ROOT / "dr_lib" / "serving"
 LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
-
-
-class Answer(NamedTuple):
-    """What came back over HTTP."""
-
-    status: int
-    headers: http.client.HTTPMessage
-    body: bytes
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The JSON, without its times and the machine, which two processes need not share."""
-        return {
-            name: value
-            for name, value in json.loads(self.body).items()
-            if name not in ("timings_ms", "machine")
-        }
 
 
 def draw_photograph(seed: int = 0, width: int = 640, height: int = 480) -> np.ndarray:
@@ -70,26 +52,21 @@ def claim_size(png: bytes, width: int, height: int) -> bytes:
     return png[:12] + header + struct.pack(">I", zlib.crc32(header)) + png[33:]
 
 
-def get(port: int, path: str = "/ping") -> Answer:
-    """GET a path over a connection of its own."""
-    return call(port, "GET", path)
+def call(port: int, path: str = "/ping", method: str = "GET", **how: Any) -> requests.Response:
+    """Send one request over a connection of its own; a body that is an iterator goes in chunks."""
+    return requests.request(method, f"http://127.0.0.1:{port}{path}", timeout=60, **how)
 
 
-def post(port: int, body: Any, media_type: str | None = "image/jpeg") -> Answer:
-    """POST to /invocations over a connection of its own."""
+def post(port: int, body: Any, media_type: str | None = "image/jpeg") -> requests.Response:
+    """POST to /invocations."""
     headers = {"Content-Type": media_type} if media_type else {}
-    return call(port, "POST", "/invocations", body, headers)
+    return call(port, "/invocations", "POST", data=body, headers=headers)
 
 
-def call(
-    port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
-) -> Answer:
-    """Send one request; a body that is an iterator goes out in chunks."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    with contextlib.closing(connection):
-        connection.request(method, path, body, headers or {})
-        response = connection.getresponse()
-        return Answer(response.status, response.headers, response.read())
+def read_facts(answer: requests.Response) -> dict[str, Any]:
+    """The JSON, without its times and the machine, which two processes need not share."""
+    facts = answer.json()
+    return {name: facts[name] for name in facts.keys() - {"timings_ms", "machine"}}
 
 
 def send_raw(port: int, data: bytes) -> bytes:
@@ -105,15 +82,10 @@ def send_raw(port: int, data: bytes) -> bytes:
         return received
 
 
-def head(length: int | str, *extra: str, media_type: str = "image/jpeg") -> bytes:
+def head(length: int | str, *extra: str) -> bytes:
     """The head of a POST to /invocations that promises a body of `length` bytes."""
-    lines = [
-        "POST /invocations HTTP/1.1",
-        "Host: x",
-        f"Content-Type: {media_type}",
-        f"Content-Length: {length}",
-    ]
-    return "\r\n".join([*lines, *extra, "", ""]).encode()
+    lines = ["POST /invocations HTTP/1.1", "Host: x", f"Content-Length: {length}", *extra]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 def open_service(folder: Path, *, max_body: int = LIMIT) -> Service:
@@ -137,13 +109,6 @@ def run_in_thread(service: Service) -> Iterator[int]:
         service.pool.shutdown()
 
 
-def read_image_environment() -> dict[str, str]:
-    """The environment that the Dockerfile sets."""
-    text = (SERVING / "Dockerfile").read_text().replace("\\\n", " ")
-    (words,) = re.findall("(?m)^ENV (.*)", text)
-    return dict(word.split("=") for word in words.split())
-
-
 class Process(ServerProcess):
     """A server in a process of its own, whose memory is measured."""
 
@@ -165,6 +130,9 @@ def run_process(
     cwd: Path = ROOT,
     **env: str,
 ) -> Process:
-    """Serve a model from a process of its own, in the container's environment."""
-    environment = {"PATH": os.environ["PATH"]} | read_image_environment() | env
+    """Serve a model from a process of its own, in the environment that the Dockerfile sets."""
+    text = (SERVING / "Dockerfile").read_text().replace("\\\n", " ")
+    (words,) = re.findall("(?m)^ENV (.*)", text)
+    set_there = dict(word.split("=") for word in words.split())
+    environment = {"PATH": os.environ["PATH"]} | set_there | env
     return Process(model, log, *options, python=python, cwd=cwd, env=environment)

@@ -11,19 +11,6 @@ from dr_lib.errors import DrError
 if TYPE_CHECKING:
     import keras
 
-FORMATS = {  # with the name of the file, or of SavedModel's folder
-    "savedmodel": "saved_model",
-    "litert_float32": "model.tflite",
-    "litert_int8": "model.tflite",  # every operation, with scales from calibration
-}
-
-
-def find_format(name: str) -> str:
-    """Find the name of a format's artifact; raise DrError if there is no such format."""
-    if name not in FORMATS:
-        raise DrError(f"format {name!r}: choose from {', '.join(FORMATS)}")
-    return FORMATS[name]
-
 
 def convert(
     network: "keras.Model",

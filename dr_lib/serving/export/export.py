@@ -2,7 +2,7 @@
 
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import pandas as pd
 
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
-from dr_lib.serving.export import gate
-from dr_lib.serving.export.convert import convert, find_format, load_network
-from dr_lib.serving.export.runtimes import open_runtime
+from dr_lib.hardware.cpus import count_cpus
+from dr_lib.serving.export import FORMATS, gate
+from dr_lib.serving.export.convert import convert, load_network
+from dr_lib.serving.grader.models import BATCH, open_model, predict_all
 from dr_lib.training.model_folder import (
     MANIFEST,
     ModelFolder,
@@ -23,7 +24,6 @@ from dr_lib.training.model_folder import (
     write_folder,
 )
 
-BATCH_SIZE = 16  # VGG19's first layers take 26 MB a photograph at 224 px
 NOT_JUDGED = (
     "the model names no split, so it may have been trained on these photographs and was not judged:"
     " train it on a prepared folder"
@@ -58,7 +58,6 @@ def export_model(
     calibration: np.ndarray,
     labelled: gate.Labelled,
     force: bool = False,
-    say: Callable[[str], object] = print,
 ) -> pd.DataFrame:
     """Convert a trained model, compare each format with the Keras network, and write those that
     pass.
@@ -74,7 +73,6 @@ def export_model(
         calibration: (n, side, side, 3) uint8 crops of the training split, for int8.
         labelled: of a split that nothing was chosen on.
         force: write what the gate refuses too; its manifest says so.
-        say: is told of each format before it is converted.
 
     Returns:
         One row per format: format, artifact_mib, what `gate.compare` gives, forced, and folder
@@ -85,24 +83,23 @@ def export_model(
             photographs, the model may have learned from them or gives all the same probability, or
             a conversion failed.
     """
-    formats = list(formats)
-    for format_name in formats:
-        find_format(format_name)
     source = _open_source(folder, labelled)
     network = load_network(source.artifact, source.facts["model"])
-    before = network.predict(labelled.images, batch_size=BATCH_SIZE, verbose=0)
+    before = network.predict(labelled.images, batch_size=BATCH, verbose=0)
     if not force:
         gate.check_model(before)
     out.mkdir(parents=True, exist_ok=True)
     rows = []
     for format_name in formats:
-        say(f"converting to {format_name} and comparing")
+        print(f"converting to {format_name} and comparing")
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
             new = Path(temporary) / format_name
             new.mkdir()
-            artifact = new / find_format(format_name)
+            artifact = new / FORMATS[format_name]
             convert(network, format_name, artifact, calibration=calibration)
-            after = _predict(format_name, artifact, labelled.images)
+            after = predict_all(
+                open_model(format_name, artifact, count_cpus()), labelled.images
+            )
             row = {
                 "format": format_name,
                 "artifact_mib": count_bytes(artifact) / 2**20,
@@ -117,14 +114,23 @@ def export_model(
             if not source.facts["split_sha256"]:
                 row |= {"passes": False, "reason": NOT_JUDGED}
             row["forced"] = force and not row["passes"]
-            is_written = force or row["passes"]
+            rows.append(row)
+            if not (force or row["passes"]):
+                row["folder"] = ""
+                continue
+            facts = {
+                **source.facts,
+                "source_sha256": source.facts["sha256"],
+                "format": format_name,
+                "gate": row,
+                "warning": row["warning"] or source.facts.get("warning", ""),
+            }
+            write_folder(new, artifact.name, facts)
             target = out / format_name
-            if is_written:
-                write_folder(new, artifact.name, _describe(source, row))
-                if target.exists():
-                    target.rename(new.parent / "old")
-                new.rename(target)
-            rows.append({**row, "folder": str(target) if is_written else ""})
+            if target.exists():
+                target.rename(new.parent / "old")
+            new.rename(target)
+            row["folder"] = str(target)
     return pd.DataFrame(rows)
 
 
@@ -150,33 +156,16 @@ def _open_source(folder: Path, labelled: gate.Labelled) -> ModelFolder:
     return source
 
 
-def _describe(source: ModelFolder, row: dict[str, Any]) -> dict[str, Any]:
-    """Describe an export in the facts of its manifest: those of its source, and the gate's row."""
-    return {
-        **source.facts,
-        "source_sha256": source.facts["sha256"],
-        "format": row["format"],
-        "gate": row,
-        "warning": row["warning"] or source.facts.get("warning", ""),
-    }
-
-
-def _predict(format_name: str, artifact: Path, images: np.ndarray) -> np.ndarray:
-    predict = open_runtime(format_name, artifact, num_threads=0)
-    starts = range(0, len(images), BATCH_SIZE)
-    return np.concatenate([predict(images[start : start + BATCH_SIZE]) for start in starts])
-
-
 def pack_folder(folder: Path, path: Path) -> None:
     """Pack a model folder into a model.tar.gz for SageMaker: the files at the archive's root.
 
     Nothing is packed but artifact and manifest, and no name of a user.
     """
     model = read_folder(folder)
-
-    def forget_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-        return entry.replace(uid=0, gid=0, uname="", gname="", mtime=0, mode=0o644, deep=False)
-
     with tarfile.open(path, "w:gz") as archive:
         for file in (model.path / MANIFEST, *list_files(model.artifact)):
-            archive.add(file, file.relative_to(model.path).as_posix(), filter=forget_owner)
+            # of no owner and no time
+            entry = tarfile.TarInfo(file.relative_to(model.path).as_posix())
+            entry.size = file.stat().st_size
+            with file.open("rb") as content:
+                archive.addfile(entry, content)

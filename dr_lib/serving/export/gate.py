@@ -1,10 +1,9 @@
 """Decide whether an exported format may be served, by the patients whose referral it changes."""
 
-import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
@@ -60,14 +59,15 @@ def compare(
     """
     _check_probabilities(before)
     _check_probabilities(after)
-    patients, patient = np.unique(patient_id, return_inverse=True)
-
-    def find_any(of_photographs: np.ndarray) -> np.ndarray:
-        return np.bincount(patient, of_photographs, len(patients)) > 0
-
-    is_referable = find_any(grade >= REFERABLE_FROM)
-    was_referred = find_any(sum_referable(before) >= threshold)
-    is_referred = find_any(sum_referable(after) >= threshold)
+    is_referable = grade >= REFERABLE_FROM
+    photographs = pd.DataFrame(
+        {
+            "is_referable": is_referable,
+            "was_referred": sum_referable(before) >= threshold,
+            "is_referred": sum_referable(after) >= threshold,
+        }
+    )
+    patients = photographs.groupby(np.asarray(patient_id)).any()
     change = before - after
     max_abs_difference = float(
         max(np.abs(change).max(), np.abs(sum_referable(change)).max())  # a sum moves by more
@@ -78,20 +78,27 @@ def compare(
         "max_abs_difference": max_abs_difference,
     }
     reasons = []
-    for name, kind, was_right, is_right in (
-        ("sensitivity", is_referable, was_referred, is_referred),
-        ("specificity", ~is_referable, ~was_referred, ~is_referred),
+    for name, kind, right in (
+        ("sensitivity", "rightly referred", True),
+        ("specificity", "rightly not referred", False),
     ):
-        number = int(kind.sum())
-        num_right = int((kind & was_right).sum())
-        num_lost = int((kind & was_right & ~is_right).sum())
-        row[f"{name}_before"] = num_right / number if number else math.nan
-        row[f"{name}_after"] = (kind & is_right).sum() / number if number else math.nan
-        row[f"lost_{name}_high"] = bound_share(num_lost, num_right)
-        if row[f"lost_{name}_high"] >= MAX_LOSS:
-            reasons.append(_explain(name, num_lost, num_right))
-    if was_referred.all() or not was_referred.any():
-        referred = "all" if was_referred.any() else "none"
+        rows = patients[patients["is_referable"] == right]
+        was_right = rows["was_referred"] == right
+        is_right = rows["is_referred"] == right
+        num_right = int(was_right.sum())
+        num_lost = int((was_right & ~is_right).sum())
+        high = bound_share(num_lost, num_right)
+        row[f"{name}_before"] = float(was_right.mean())
+        row[f"{name}_after"] = float(is_right.mean())
+        row[f"lost_{name}_high"] = high
+        if high >= MAX_LOSS:
+            reasons.append(
+                f"{num_lost} of {num_right} {kind} patients lose their right answer, so up to"
+                f" {high:.1%} of {name} may be lost, {MAX_LOSS:.0%} are allowed: at least"
+                f" {find_needed(num_lost)} such patients would be needed to pass"
+            )
+    if patients["was_referred"].nunique() == 1:
+        referred = "all" if patients["was_referred"].all() else "none"
         reasons = [
             f"the network refers {referred} of {len(patients)} patients at its threshold of"
             f" {threshold:.3g}, so what a format loses cannot be judged"
@@ -101,8 +108,8 @@ def compare(
     if same := _describe_same(after):
         reasons.append(f"the format gives {same}")
     row["warning"] = ""
-    if 0 < is_referable.sum() < len(patients):
-        auc = auc_interval(grade >= REFERABLE_FROM, sum_referable(before), patient_id)
+    if patients["is_referable"].nunique() == 2:
+        auc = auc_interval(is_referable, sum_referable(before), patient_id)
         row["warning"] = find_doubt(auc)
     return {**row, "passes": not reasons, "reason": "; ".join(reasons)}
 
@@ -138,13 +145,6 @@ def check_model(probabilities: np.ndarray) -> None:
         )
 
 
-def describe_gate(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the gate's decision on an exported model in columns of a run's row."""
-    gate = facts.get("gate") or {}
-    names = ("passes", "lost_sensitivity_high", "lost_specificity_high")
-    return {f"gate_{name}": gate.get(name) for name in names}
-
-
 def _check_probabilities(rows: np.ndarray) -> None:
     is_sound = rows.shape[1] == len(GRADES) and rows.min() >= 0
     # the softmax of an int8 network is rounded to 1/256 in each of five grades
@@ -162,15 +162,4 @@ def _describe_same(probabilities: np.ndarray) -> str:
     return (
         f"all {len(referable)} photographs the same probability of referable disease"
         f" ({low:.3f} to {high:.3f})"
-    )
-
-
-def _explain(name: str, num_lost: int, number: int) -> str:
-    """Explain why a format may lose too much."""
-    kind = {"sensitivity": "rightly referred", "specificity": "rightly not referred"}[name]
-    high = bound_share(num_lost, number)
-    return (
-        f"{num_lost} of {number} {kind} patients lose their right answer, so up to {high:.1%} of"
-        f" {name} may be lost, {MAX_LOSS:.0%} are allowed: at least {find_needed(num_lost)} such"
-        " patients would be needed to pass"
     )

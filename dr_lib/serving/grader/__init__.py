@@ -1,7 +1,6 @@
 """A model folder that grades photographs.
 
-litert       runs a LiteRT model
-savedmodel   runs a SavedModel
+models       run LiteRT and SavedModel
 predict      the bytes of a photograph -> an answer
 grade_files  the same for files
 """

@@ -1,6 +1,5 @@
 """Grade photographs in files, or the crops of a prepared folder."""
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +17,9 @@ from dr_lib.errors import DrError
 from dr_lib.files import replace
 from dr_lib.hardware import Request, activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
+from dr_lib.serving.grader.models import BATCH, predict_all
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import ModelFolder
-
-BATCH = 32  # crops decoded at once
 
 
 def grade_files(
@@ -40,10 +38,10 @@ def grade_files(
         folder: a trained or an exported model.
         source: a folder of photographs, as `prepare` finds them, or one file.
         out: the CSV, new: file (within the folder, as ./a.jpg, which no spreadsheet takes for a
-            formula), most_probable_grade, probability_0 to probability_4, probability_referable,
-            threshold, referable_at_threshold, fundus (status of the crop), model_version, error
-            (empty where there is a grade). Bytes of a name that are no UTF-8 stand as \\udc80 to
-            \\udcff.
+            formula), fundus (status of the crop), model_version, error (empty where there is a
+            grade), probability_0 to probability_4, most_probable_grade, probability_referable,
+            threshold, referable_at_threshold. Bytes of a name that are no UTF-8 stand as \\udc80
+            to \\udcff.
         progress: called with the numbers cropped and in all.
 
     Returns:
@@ -51,10 +49,10 @@ def grade_files(
     """
     if out.exists():
         raise DrError(f"{out} exists and is not overwritten: name another file")
-    source = Path(os.path.abspath(source))
     facts = folder.facts
     if not facts["grades"]:
         raise DrError(f"{folder.path} holds a model for referral: give one of task grades")
+    above = source.parent if source.is_file() else source
     files = [source] if source.is_file() else find_files(source)[0]
     out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     cache = out.with_name(f"{out.name}.crops")
@@ -68,18 +66,23 @@ def grade_files(
     )
     cropped = table[table["reason"] == ""]
     probabilities = _predict(folder, StoredCrops(cache, cropped, facts["image_size"]))
-    graded = pd.DataFrame(probabilities, cropped.index).add_prefix("probability_")
-    graded.insert(0, "most_probable_grade", probabilities.argmax(axis=1))
-    graded["probability_referable"] = sum_referable(probabilities)
-    graded["threshold"] = facts["threshold"]
-    is_referable = graded["probability_referable"] >= facts["threshold"]
-    graded["referable_at_threshold"] = is_referable.astype(int)
+    referable = sum_referable(probabilities)
+    grades = pd.DataFrame(probabilities, cropped.index).add_prefix("probability_")
+    grades = grades.assign(
+        most_probable_grade=probabilities.argmax(axis=1),
+        probability_referable=referable,
+        threshold=facts["threshold"],
+        referable_at_threshold=(referable >= facts["threshold"]).astype(int),
+    )
     whole = dict.fromkeys(["most_probable_grade", "referable_at_threshold"], "Int64")
-    above = source.parent if source.is_file() else source
-    named = pd.DataFrame({"file": [f"./{file.relative_to(above)}" for file in files]})
-    rest = table[["status", "reason"]].set_axis(["fundus", "error"], axis=1)
-    rest.insert(1, "model_version", folder.version)
-    graded = named.join(graded.astype(whole)).join(rest)
+    graded = pd.DataFrame(
+        {
+            "file": [f"./{file.relative_to(above)}" for file in files],
+            "fundus": table["status"],
+            "model_version": folder.version,
+            "error": table["reason"],
+        }
+    ).join(grades.astype(whole))
     with replace(out) as temporary:
         temporary.touch(mode=0o600)  # it names files
         graded.to_csv(temporary, index=False, float_format="%.6g", errors="backslashreplace")
@@ -158,10 +161,7 @@ def _predict(folder: ModelFolder, crops: StoredCrops) -> np.ndarray:
     training.
     """
     if folder.facts["format"] != "keras":
-        predictor = Predictor(folder, count_cpus())
-        starts = range(0, len(crops), BATCH)
-        parts = [predictor.predict(crops[start : start + BATCH]) for start in starts]
-        return np.concatenate(parts or [np.empty((0, len(folder.facts["grades"])))])
+        return predict_all(Predictor(folder, count_cpus()).predict, crops)
     facts = probe()
     accelerator = "cpu" if facts.gpu_error else "auto"  # a prediction needs no GPU
     activate(choose(facts, Request(accelerator, batch_size=BATCH)))

@@ -2,35 +2,30 @@
 
 import binascii
 import json
+from contextlib import nullcontext
 from queue import SimpleQueue
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
 import cv2
 import numpy as np
+from PIL import Image
+from starlette.exceptions import HTTPException
 
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.decode import is_dicom
+from dr_lib.data.photograph.decode import FORMATS, JPEG_SCAN, Parts, is_dicom
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
-from dr_lib.errors import DrError
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 from dr_lib.hardware.facts import read_version
-from dr_lib.serving.grader.litert import LiteRT
-from dr_lib.serving.grader.savedmodel import SavedModel
+from dr_lib.serving.grader.models import Predict, open_model
 from dr_lib.training.model_folder import EXPORT, ModelFolder, ModelFolderError
 
-
-class RefusedError(DrError):
-    """A request cannot be answered; `status` is the HTTP status, the message says what to
-    change.
-    """
-
-    def __init__(self, status: int, message: str):
-        """Refuse a request with an HTTP status."""
-        super().__init__(message)
-        self.status = status
+# bytes that decoding may take beside others, and of one large photograph at a time
+MAX_BESIDE = 80_000_000
+MAX_ALONE = 150_000_000
 
 
 class Predictor:
@@ -57,7 +52,8 @@ class Predictor:
             "threads": num_threads,
             runtime: read_version(runtime),
         }
-        self._idle: SimpleQueue[LiteRT | SavedModel] = SimpleQueue()
+        self._decoding = Lock()  # of a large photograph
+        self._idle: SimpleQueue[Predict] = SimpleQueue()
         for model in _open(folder, num_threads):
             self._idle.put(model)
 
@@ -86,9 +82,10 @@ class Predictor:
         model = self._idle.get()
         try:
             return model(images)
-        except ValueError as error:
+        except Exception as error:  # TensorFlow's derive from nothing else
+            reason = str(error).partition("\n")[0]
             raise ModelFolderError(
-                f"{self.path}: the model cannot predict: {error}: export it again"
+                f"{self.path}: the model cannot predict: {reason}: export it again"
             ) from error
         finally:
             self._idle.put(model)
@@ -101,15 +98,15 @@ class Predictor:
             is_json: it is an object whose `image` holds the file in base64.
 
         Raises:
-            RefusedError: what came is no JPEG, PNG or DICOM that fits, is damaged, or shows no
+            HTTPException: what came is no JPEG, PNG or DICOM that fits, is damaged, or shows no
                 field of view.
         """
         if not body:
-            raise RefusedError(400, "the body is empty: send a JPEG, PNG or DICOM file")
+            raise HTTPException(400, "the body is empty: send a JPEG, PNG or DICOM file")
         encoded = _read_json(body) if is_json else bytes(body)
         is_picture = encoded.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"))
         if not is_picture and not is_dicom(encoded):
-            raise RefusedError(
+            raise HTTPException(
                 415,
                 "the body is neither a JPEG nor a PNG nor DICOM: send the file itself, not a form: "
                 "curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg', or in base64 as "
@@ -118,9 +115,9 @@ class Predictor:
         try:
             return self.grade(encoded)
         except NoFundusError as error:
-            raise RefusedError(422, str(error)) from error
+            raise HTTPException(422, str(error)) from error
         except UnreadableImageError as error:
-            raise RefusedError(400, str(error)) from error
+            raise HTTPException(400, str(error)) from error
 
     def grade(self, encoded: bytes) -> dict[str, Any]:
         """Grade a file's bytes, cropped as in `prepare` and read as in training.
@@ -131,7 +128,15 @@ class Predictor:
             UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
         """
         start = perf_counter()
-        crop = crop_fundus(encoded, self.facts["crop_size"], method=self.facts["crop_method"])
+        num_bytes = _weigh(encoded, self.facts["crop_method"])
+        if num_bytes > MAX_ALONE:
+            raise UnreadableImageError(
+                "too many pixels: export the photograph as a smaller JPEG"
+            )
+        with self._decoding if num_bytes > MAX_BESIDE else nullcontext():
+            crop = crop_fundus(
+                encoded, self.facts["crop_size"], method=self.facts["crop_method"]
+            )
         image = decode_jpeg(encode_jpeg(crop.image), self.facts["image_size"])
         decoded = perf_counter()
         probabilities = self.predict(image[None])[0]
@@ -156,38 +161,52 @@ class Predictor:
         }
 
 
-def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
+def _weigh(encoded: bytes, crop_method: str) -> int:
+    """Estimate the bytes that decoding takes at the worst, by the header of a JPEG or a PNG; what
+    is neither may be of any size, and is decoded alone.
+    """
+    try:
+        opened = Image.open(Parts(encoded), formats=FORMATS[:2])
+    except Exception:  # DICOM, or damaged
+        return MAX_ALONE
+    num_bands = len(opened.getbands())
+    scan = encoded[: opened.fp.tell()].rpartition(JPEG_SCAN)[2]
+    # one scan with all colours: of others all samples are kept
+    is_plain = scan[2:3] == bytes([num_bands]) and "progressive" not in opened.info
+    per_pixel = 2 + 6 * (not is_plain) + 6 * (crop_method == "voets")  # which shrinks nothing
+    return opened.width * opened.height * per_pixel
+
+
+def _open(folder: ModelFolder, num_threads: int) -> list[Predict]:
     """Open the models that the threads take in turn."""
     kind = folder.facts["format"]
     if kind == "savedmodel":
-        return [SavedModel(folder.artifact)] * num_threads
+        return [open_model(kind, folder.artifact, 0)] * num_threads
     if not kind.startswith("litert_"):
         raise ModelFolderError(
             f"{folder.path}: {kind} cannot be served; export the trained model first: {EXPORT}"
         )
     # interpreters may pack 12 MiB of artifacts, each its own copy
     count = max(1, min(num_threads, 12 * 2**20 // max(1, folder.facts["bytes"])))
-    content = folder.artifact.read_bytes()
-    return [LiteRT(content, num_threads // count) for _ in range(count)]
+    return [open_model(kind, folder.artifact, num_threads // count) for _ in range(count)]
 
 
 def _read_json(body: bytes) -> bytes:
     """Read the file in the `image` of a JSON object, in base64 (RFC 4648) with or without lines."""
     # base64 has none of them; 6 MB of them would become 200 MB of objects
     if sum(map(body.count, b"[{,")) > 100:
-        raise RefusedError(400, 'the JSON may hold little besides "image", the file in base64')
+        raise HTTPException(400, 'the JSON may hold little besides "image", the file in base64')
     try:
         # line ends may stand within a text
-        facts = json.loads(body, strict=False, object_pairs_hook=_list_images)
-        (text,) = facts["image"]
+        (text,) = json.loads(body, strict=False, object_pairs_hook=_list_images)
         text = text.translate({9: None, 10: None, 13: None})
         return binascii.a2b_base64(text, strict_mode=True)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RefusedError(
+    except (ValueError, TypeError, AttributeError) as error:
+        raise HTTPException(
             400, 'send JSON such as {"image": BASE64}: one file for each request, in base64'
         ) from error
 
 
-def _list_images(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _list_images(pairs: list[tuple[str, Any]]) -> list[Any]:
     """List all that an object has under `image`, for a dictionary would keep the last alone."""
-    return {"image": [value for name, value in pairs if name == "image"]}
+    return [value for name, value in pairs if name == "image"]

@@ -3,10 +3,10 @@
 Four variables of the environment say what endpoints are made of: see SETTINGS.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Collection
-from functools import cached_property
 from typing import Any
 
 from dr_lib.command import write_install
@@ -20,14 +20,17 @@ SETTINGS = {
 }
 TRUSTED = ("sagemaker.amazonaws.com", "scheduler.amazonaws.com")
 ADDRESS = re.compile(r"\d+\.dkr\.ecr\.([\w-]+)\.amazonaws\.com/([^:]+):(.+)")
-ADVICE = {  # by a part of the error's code
+ADVICE = {  # by a part of the error's code, which stands in brackets
     "Throttl": "AWS limits your calls: wait some minutes, and repeat the command",
     "Limit": "ask for a larger quota (Service Quotas, SageMaker), and repeat the command",
     "Expired": "your credentials have expired: renew them, and repeat the command",
     "Unrecognized": "your credentials are not valid: run aws configure, and repeat the command",
     "AccessDenied": "your user lacks a permission (docs/serving.md): add it, repeat the command",
     "Validation": "correct it, or choose another region (AWS_DEFAULT_REGION)",
+    "": "check aws configure (AWS_DEFAULT_REGION), your connection, and repeat the command",
 }
+SCHEME = "sagemaker:"
+ENDPOINT = "DR_LIB_ENDPOINT"  # names the endpoint that `run --on sagemaker` made for a run
 
 
 class AwsError(DrError):
@@ -47,10 +50,7 @@ def open_client(service: str, attempts: int = 5) -> Any:
         raise DrError(f"SageMaker needs boto3: {write_install('boto3')}") from error
     retries = {"total_max_attempts": attempts, "mode": "standard"}
     config = Config(retries=retries, max_pool_connections=64)
-    try:
-        return call("opening AWS", boto3.client, service_name=service, config=config)
-    except ValueError as error:
-        raise DrError(f"{error}: set AWS_DEFAULT_REGION, or run aws configure") from error
+    return call("opening AWS", boto3.client, service_name=service, config=config)
 
 
 def call(what: str, function: Callable[..., Any], **arguments: Any) -> Any:
@@ -60,21 +60,46 @@ def call(what: str, function: Callable[..., Any], **arguments: Any) -> Any:
 
     try:
         return function(**arguments)
-    except ClientError as error:
-        code = error.response["Error"]["Code"]
-        advice = [words for part, words in ADVICE.items() if part in code]
-        advice = [*advice, "repeat the command"][0]
-        raise AwsError(f"{what}: {hide_account(error)}: {advice}") from None
-    except (BotoCoreError, Boto3Error) as error:
-        raise AwsError(
-            f"{what}: {hide_account(error)}: check aws configure and your connection, and repeat"
-            " the command"
-        ) from None
+    except (BotoCoreError, Boto3Error, ClientError, ValueError) as error:
+        reason = hide_account(error)
+        code = reason.partition(")")[0]
+        advice = next(words for part, words in ADVICE.items() if part in code)
+        raise AwsError(f"{what}: {reason}: {advice}") from None
 
 
-def hide_account(error: Exception) -> str:
+def hide_account(error: object) -> str:
     """Write an error of AWS without the account's number and the names of keys and roles."""
     return re.sub(r"arn:aws\S*|\b\d{12}\b|\bA[KS]IA\w+", "...", str(error)).rstrip(".")
+
+
+def open_endpoint(address: str, content_type: str) -> Callable[[bytes], tuple[int, bytes]]:
+    """Open a real-time endpoint: a function from a body to status and content.
+
+    Args:
+        address: sagemaker:NAME; without a name it is that of ENDPOINT.
+        content_type: of the bodies.
+    """
+    client = open_client("sagemaker-runtime", attempts=1)  # twice would be timed as once
+    name = address.removeprefix(SCHEME) or os.environ.get(ENDPOINT, "")
+    if not name:
+        raise DrError(
+            f"{address} names no endpoint: write {SCHEME}NAME, or run the study --on sagemaker"
+        )
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    def send(body: bytes) -> tuple[int, bytes]:
+        try:
+            answer = client.invoke_endpoint(
+                EndpointName=name, ContentType=content_type, Body=body
+            )
+            return 200, answer["Body"].read()
+        except ClientError as error:
+            status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+            return status, json.dumps({"error": hide_account(error)}).encode()
+        except BotoCoreError as error:
+            raise ConnectionError(hide_account(error)) from None
+
+    return send
 
 
 class Account:
@@ -91,19 +116,7 @@ class Account:
         self.scheduler = open_client("scheduler")
         self.s3 = open_client("s3")
         self.region = self.sagemaker.meta.region_name
-
-    @cached_property
-    def role(self) -> str:
-        """The role's full name; raise DrError if it is not there, or is not to be taken."""
-        name = os.environ["SAGEMAKER_ROLE"].rpartition("/")[2]
-        role = call(f"role {name}", open_client("iam").get_role, RoleName=name)["Role"]
-        trust = str(role["AssumeRolePolicyDocument"])
-        for service in TRUSTED:
-            if service not in trust:
-                raise DrError(
-                    f"role {name} does not trust {service}: add it to its trust policy"
-                )
-        return role["Arn"]
+        self.role = ""  # its full name, once it is checked
 
     def find_image(self, instance: str) -> str:
         """Find the image for an instance; AWS names Graviton by a g: ml.m6g.xlarge."""
@@ -116,14 +129,21 @@ class Account:
         Raises:
             DrError: role, bucket, image or quota are missing.
         """
-        assert self.role
+        name = os.environ["SAGEMAKER_ROLE"].rpartition("/")[2]
+        role = call(f"role {name}", open_client("iam").get_role, RoleName=name)["Role"]
+        for service in TRUSTED:
+            if service not in str(role["AssumeRolePolicyDocument"]):
+                raise DrError(
+                    f"role {name} does not trust {service}: add it to its trust policy"
+                )
+        self.role = role["Arn"]
         call(f"bucket {self.bucket}", self.s3.head_bucket, Bucket=self.bucket)
         ecr = open_client("ecr")
         for image in {self.find_image(instance) for instance in instances}:
             parts = ADDRESS.fullmatch(image)
             if not parts or parts[1] != self.region:
                 raise DrError(
-                    f"{hide_account(DrError(image))}: give ACCOUNT.dkr.ecr.{self.region}"
+                    f"{hide_account(image)}: give ACCOUNT.dkr.ecr.{self.region}"
                     ".amazonaws.com/NAME:TAG"
                 )
             images = {"repositoryName": parts[2], "imageIds": [{"imageTag": parts[3]}]}

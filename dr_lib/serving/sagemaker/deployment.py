@@ -7,7 +7,6 @@ a schedule of AWS is, which deletes it after HOURS whatever becomes of this mach
 import json
 import os
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -44,8 +43,8 @@ class Ledger:
         text = self._path.read_text() if self._path.exists() else ""
         lines = [line.split("\t") for line in text.splitlines()]
         last = {(kind, name): action for _, action, kind, name in lines}
-        left = [each for each, action in last.items() if action != "deleted"]
-        return sorted(left, key=lambda each: KINDS.index(each[0]))
+        left = [thing for thing in last if last[thing] != "deleted"]
+        return sorted(left, key=lambda thing: KINDS.index(thing[0]))
 
 
 def tag(name: str) -> list[dict[str, str]]:
@@ -133,50 +132,41 @@ def _wait(account: Account, name: str) -> None:
 
 
 def delete(account: Account, ledger: Ledger) -> None:
-    """Delete all that the ledger has, endpoints first.
+    """Delete all that the ledger has: endpoints first, and schedules, which delete them, last.
+
+    What is refused is tried again, and what is gone is deleted.
 
     Raises:
         AwsError: something could not be deleted.
     """
-    sagemaker = account.sagemaker
-    functions = {
-        "endpoint": lambda name: _delete_endpoint(account, name),
-        "configuration": lambda name: sagemaker.delete_endpoint_config(EndpointConfigName=name),
-        "model": lambda name: sagemaker.delete_model(ModelName=name),
-        "upload": lambda name: account.s3.delete_object(
-            Bucket=account.bucket, Key=f"{name}.tar.gz"
-        ),
-        "schedule": lambda name: account.scheduler.delete_schedule(Name=name),
-    }
-    failures = {}
     for kind, name in ledger.list_left():
-        if name in failures:  # its schedule stays, which deletes the endpoint
-            continue
-        try:
-            _delete(ledger, kind, name, functions[kind])
-        except AwsError as error:
-            failures[name] = error
-    for error in failures.values():
-        raise AwsError(f"not all is deleted, but AWS deletes endpoints itself: {error}")
-
-
-def _delete_endpoint(account: Account, name: str) -> None:
-    account.sagemaker.delete_endpoint(EndpointName=name)
-    waiter = account.sagemaker.get_waiter("endpoint_deleted")
-    waiter.wait(EndpointName=name, WaiterConfig={"Delay": POLL_S, "MaxAttempts": DELETE_TRIES})
-
-
-def _delete(ledger: Ledger, kind: str, name: str, function: Callable) -> None:
-    """Delete one thing; what is gone is deleted, and what is refused is tried again."""
-    ledger.note("delete", kind, name)
-    for attempt in range(1, DELETE_TRIES + 1):
-        try:
-            call(f"deleting the {kind}", function, name=name)
-            break
-        except AwsError as error:
-            if any(words in str(error) for words in GONE):
+        ledger.note("delete", kind, name)
+        for attempt in range(1, DELETE_TRIES + 1):
+            try:
+                call(f"deleting the {kind}", _delete, account=account, kind=kind, name=name)
                 break
-            if attempt == DELETE_TRIES or "credentials" in str(error):
-                raise
-            time.sleep(POLL_S)
-    ledger.note("deleted", kind, name)
+            except AwsError as error:
+                if any(words in str(error) for words in GONE):
+                    break
+                if attempt == DELETE_TRIES or "credentials" in str(error):
+                    raise AwsError(
+                        f"not all is deleted, but AWS deletes endpoints itself: {error}"
+                    ) from None
+                time.sleep(POLL_S)
+        ledger.note("deleted", kind, name)
+
+
+def _delete(account: Account, kind: str, name: str) -> None:
+    sagemaker = account.sagemaker
+    if kind == "endpoint":
+        sagemaker.delete_endpoint(EndpointName=name)
+        how = {"Delay": POLL_S, "MaxAttempts": DELETE_TRIES}
+        sagemaker.get_waiter("endpoint_deleted").wait(EndpointName=name, WaiterConfig=how)
+    elif kind == "configuration":
+        sagemaker.delete_endpoint_config(EndpointConfigName=name)
+    elif kind == "model":
+        sagemaker.delete_model(ModelName=name)
+    elif kind == "upload":
+        account.s3.delete_object(Bucket=account.bucket, Key=f"{name}.tar.gz")
+    else:
+        account.scheduler.delete_schedule(Name=name)

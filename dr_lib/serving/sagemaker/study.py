@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -27,8 +28,7 @@ from dr_lib.runs.study import (
 )
 from dr_lib.serving.export.export import pack_folder
 from dr_lib.serving.sagemaker import deployment
-from dr_lib.serving.sagemaker.account import Account, call
-from dr_lib.serving.sagemaker.endpoint import ENDPOINT
+from dr_lib.serving.sagemaker.account import ENDPOINT, Account, call
 from dr_lib.training.model_folder import read_folder
 
 RUN_HOURS = 0.25  # of an endpoint: some ten minutes to come up, and the measurement
@@ -136,15 +136,13 @@ def _is_wanted(account: Account, runs: list[PlannedRun], yes: bool) -> bool:
     if not runs:
         click.echo("all runs are already completed")
         return False
-    instances = [run.parameters["instance"] for run in runs]
-    account.check({*instances})
+    instances = Counter(run.parameters["instance"] for run in runs)
+    account.check(instances)
     total = 0.0
-    for name in sorted({*instances}):
+    for name, number in sorted(instances.items()):
         usd_per_hour = find_price(name).usd_per_hour
-        total += instances.count(name) * usd_per_hour
-        click.echo(
-            f"{instances.count(name):3d} endpoints of {name}, {usd_per_hour} USD an hour"
-        )
+        total += number * usd_per_hour
+        click.echo(f"{number:3d} endpoints of {name}, {usd_per_hour} USD an hour")
     click.echo(
         f"{len(runs)} endpoints in {account.region}, one after the other, some"
         f" {RUN_HOURS * len(runs):.1f} hours, {RUN_HOURS * total:.2f} USD, and at most"

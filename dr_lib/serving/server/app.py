@@ -25,9 +25,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dr_lib.serving.grader.predict import Predictor, RefusedError
+from dr_lib.serving.grader.predict import Predictor
 
-NUM_PENDING = 16  # largest bodies that may be received or wait at a time
+NUM_PENDING = 8  # largest bodies that may be received or wait at a time
 NUM_WAITING = 64  # requests that may wait for a thread
 REQUEST_S = 10.0  # for a client to send its body
 OPENAPI = Path(__file__).with_name("openapi.json")
@@ -63,9 +63,9 @@ class Service:
         start = time.perf_counter()
         try:
             response = JSONResponse(await self._predict(request))
-        except RefusedError as error:
-            response = _refuse(error.status, str(error))
-            if error.status != 408:
+        except HTTPException as error:
+            response = _refuse(error.status_code, error.detail)
+            if error.status_code != 408:
                 response.background = BackgroundTask(self._discard_body, request)
         except Exception as error:  # its message may hold what was sent, so it is not logged
             place = traceback.extract_tb(error.__traceback__)[-1]
@@ -101,7 +101,7 @@ class Service:
         try:
             await self._receive(request, body)
             if self.num_accepted >= self.max_accepted:
-                raise RefusedError(503, "too many requests are already waiting")
+                raise HTTPException(503, "too many requests are already waiting")
             self.num_accepted += 1
             loop = asyncio.get_running_loop()
             try:
@@ -122,7 +122,7 @@ class Service:
 
     async def _receive(self, request: Request, body: bytearray) -> None:
         """Append the request's body to `body`, and stop at the first byte over the limit."""
-        too_large = RefusedError(
+        too_large = HTTPException(
             413, f"the body is larger than {self.max_body / 1e6:.2f} MB, the limit (--max-body)"
         )
         try:
@@ -133,13 +133,13 @@ class Service:
                     if len(body) > self.max_body:
                         raise too_large
                     if self.pending_bytes > NUM_PENDING * self.max_body:
-                        raise RefusedError(503, "too many requests are already being received")
+                        raise HTTPException(503, "too many requests are already being received")
         except TimeoutError as error:
-            raise RefusedError(
+            raise HTTPException(
                 408, f"the body did not arrive within {REQUEST_S:g} s"
             ) from error
         except ClientDisconnect as error:
-            raise RefusedError(400, "the body was cut short") from error
+            raise HTTPException(400, "the body was cut short") from error
 
 
 def build_app(service: Service) -> Starlette:

@@ -9,7 +9,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from dr_lib.errors import DrError
 from dr_lib.serving.export.convert import convert, load_network
-from dr_lib.serving.export.runtimes import open_runtime
+from dr_lib.serving.grader.models import open_model
 from tests.serving.stand_in import build_network, draw_crops
 
 # the largest and the mean difference of a probability; measured 4e-6, 3e-3 and 0.08
@@ -35,7 +35,7 @@ def test_an_artifact_is_small_and_right(network, tmp_path, format_name):
     ideal = network.count_params() * bytes_each
     assert 0.95 * ideal < count_on_disk(artifact) <= 1.15 * ideal + 64 * 1024
     crops = draw_crops(40, seed=3)
-    given = open_runtime(format_name, artifact, num_threads=0)(crops)
+    given = open_model(format_name, artifact, 1)(crops)
     difference = np.abs(given - network.predict(crops, verbose=0))
     assert difference.max() < most and difference.mean() < mean
     if format_name == "litert_int8":  # activations too

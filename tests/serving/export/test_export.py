@@ -6,6 +6,7 @@ import os
 import shlex
 import tarfile
 
+import keras
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,9 @@ from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
 from dr_lib.serving.export.export import export_model, pack_folder
+from dr_lib.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import read_folder
+from dr_lib.training.models import build_model
 from tests.serving.stand_in import build_network, draw_crops, write_model_folder
 
 
@@ -67,10 +70,9 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
     assert row.forced and not row.passes
     assert sorted(os.listdir(folder)) == ["manifest.json", "model.tflite"]
     before = read_folder(source).facts
-    kept = ("model", "threshold", "grades", "split_sha256")
     facts = read_folder(folder).facts
-    assert [facts[name] for name in kept] == [before[name] for name in kept]
-    assert facts["source_sha256"] == before["sha256"]
+    kept = {name: before[name] for name in ("model", "threshold", "grades", "split_sha256")}
+    assert facts | kept == facts and facts["source_sha256"] == before["sha256"]
     manifest = (folder / "manifest.json").read_text()
     assert not {"NaN", "Infinity"} & set(manifest.replace(",", " ").split())
     gate = facts["gate"]
@@ -112,20 +114,46 @@ def test_a_model_that_names_no_split_is_not_judged(network, labelled, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("format_name", "facts", "message"),
+    ("facts", "message"),
     [
-        ("savedmodel", {"grades": []}, "for referral"),
-        ("litert", {}, "format 'litert': choose from savedmodel, litert_float32"),
-        ("savedmodel", {"split_sha256": "0" * 64}, "was trained with another split, possibly"),
+        ({"grades": []}, "for referral"),
+        ({"split_sha256": "0" * 64}, "was trained with another split, possibly"),
     ],
 )
-def test_refuses_what_cannot_be_exported(
-    labelled, network, tmp_path, format_name, facts, message
-):
-    """A model that gives no grades, a format that is none, and a split that may hold what it
-    learned from.
-    """
+def test_refuses_what_cannot_be_exported(labelled, network, tmp_path, facts, message):
+    """A model that gives no grades, and a split that may hold what it learned from."""
     source = write_model_folder(tmp_path / "trained", network, **facts)
     with pytest.raises(DrError, match=message):
-        export(source, tmp_path / "out", labelled, format_name, force=True)
+        export(source, tmp_path / "out", labelled, "savedmodel", force=True)
     assert not (tmp_path / "out").exists()
+
+
+@keras.saving.register_keras_serializable("tests")
+class Positions(keras.layers.Layer):
+    """Adds what is learned of each place."""
+
+    def build(self, shape):
+        self.places = self.add_weight(shape=shape[1:], initializer="random_normal")
+
+    def call(self, tokens):
+        return tokens + self.places
+
+
+def build_transformer(image_size, weights):
+    """A network with attention and a layer of its own, as a user would write it."""
+    inputs = keras.Input((image_size, image_size, 3))
+    x = keras.layers.Conv2D(32, 16, strides=16)(keras.layers.Rescaling(1 / 127.5, -1)(inputs))
+    x = Positions()(keras.layers.Reshape((-1, 32))(x))
+    return keras.Model(inputs, x + keras.layers.MultiHeadAttention(2, 16)(x, x))
+
+
+@pytest.mark.slow
+def test_a_network_of_ones_own_is_exported_and_served(labelled, tmp_path):
+    """The served model gives the network's answers."""
+    model = f"{__name__}:build_transformer"
+    network = build_model(model, 32, task="grades")
+    folder = write_model_folder(tmp_path / "model", network, model=model)
+    export(folder, tmp_path, labelled, "litert_float32", force=True)
+    served = Predictor(read_folder(tmp_path / "litert_float32"), 1)
+    expected = network.predict(labelled.images, verbose=0)
+    assert served.predict(labelled.images) == pytest.approx(expected, abs=1e-4)

@@ -1,6 +1,5 @@
 """Files graded at the command line: prepared, then graded; every file in the table."""
 
-import csv
 import os
 import shutil
 import signal
@@ -8,6 +7,7 @@ import stat
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -20,8 +20,6 @@ from dr_lib.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import read_folder, write_folder
 from tests.processes import wait_until
 from tests.serving.driver import ROOT, draw_photograph, encode
-
-PROBABILITIES = [f"probability_{k}" for k in range(5)]
 
 
 @pytest.fixture
@@ -50,12 +48,6 @@ def change(model, folder, **facts):
     return write_folder(folder, model.artifact.name, model.facts | facts)
 
 
-def read_rows(out):
-    """The rows of a table of grades."""
-    with out.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_every_file_has_its_row(model, photographs, tmp_path):
     """Grades are those of the endpoint, of a TIFF too; what cannot be graded is counted by its
     reason. Nothing but the table is left.
@@ -64,14 +56,16 @@ def test_every_file_has_its_row(model, photographs, tmp_path):
     words = ["predict", str(model.path), str(photographs), "--out", str(out)]
     said = CliRunner().invoke(main, words, catch_exceptions=False).output
     assert "1 photographs could not be graded\n  1 not a picture" in said
-    rows = read_rows(out)
-    assert [row["file"] for row in rows] == ["./a.jpg", "./b.PNG", "./c.jpeg", "./d.tif"]
+    rows = pd.read_csv(out).set_index("file")
+    assert rows.index.tolist() == ["./a.jpg", "./b.PNG", "./c.jpeg", "./d.tif"]
     answer = Predictor(model, 1)((photographs / "a.jpg").read_bytes())
-    assert rows[0]["referable_at_threshold"] == str(int(answer["referable_at_threshold"]))
-    found = [float(rows[0][name]) for name in PROBABILITIES]
+    first = rows.loc["./a.jpg"]
+    assert first["referable_at_threshold"] == answer["referable_at_threshold"]
+    found = first[[f"probability_{k}" for k in range(5)]].tolist()
     assert found == pytest.approx(answer["probabilities"], abs=1e-5)
-    assert rows[2]["most_probable_grade"] == "" and "not a picture" in rows[2]["error"]
-    assert rows[3] | {"file": ""} == rows[1] | {"file": ""}
+    broken = rows.loc["./c.jpeg"]
+    assert np.isnan(broken["most_probable_grade"]) and "not a picture" in broken["error"]
+    assert rows.loc["./d.tif"].equals(rows.loc["./b.PNG"])
     assert os.listdir(out.parent) == ["grades.csv"]
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
@@ -111,12 +105,12 @@ def test_any_name_and_any_kind_of_file_has_its_row(model, tmp_path):
     with (folder / "sparse.jpg").open("wb") as file:
         file.truncate(5 * 2**30)
     grade_files(model, folder, tmp_path / "grades.csv")
-    rows = {row["file"]: bool(row["error"]) for row in read_rows(tmp_path / "grades.csv")}
-    assert rows == {
-        "./=1+1.jpg": False,
-        "./caf\\udce9.jpg": False,
-        "./pipe.jpg": True,
-        "./sparse.jpg": True,
+    rows = pd.read_csv(tmp_path / "grades.csv").set_index("file")
+    assert rows["error"].isna().to_dict() == {
+        "./=1+1.jpg": True,
+        "./caf\\udce9.jpg": True,
+        "./pipe.jpg": False,
+        "./sparse.jpg": False,
     }
 
 
@@ -135,13 +129,14 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(model, small_sample, 
     refuse(folder, "add --external")  # it may have grown since the model learned from it
     grade_prepared(folder, small_sample, out, is_external=True)
     names = pd.read_csv(small_sample.parent / "photographs" / "labels.csv")["image"]
-    assert {row["split"] for row in read_rows(out)} == {"test"}
-    assert len(read_rows(out)) == len(Prepared(small_sample).photographs)
+    rows = pd.read_csv(out)
+    assert set(rows["split"]) == {"test"}
+    assert len(rows) == len(Prepared(small_sample).photographs)
     assert not any(name in out.read_text() for name in names)
     data = Prepared(small_sample).describe()  # as if the model had learned from it
     own = change(folder, folder.path, **data)
     grade_prepared(own, small_sample, out)
     refuse(own, "leave out --external", is_external=True)
-    sides = {(row["split"], row["probability_0"] != "") for row in read_rows(out)}
-    assert sides == {("train", False), ("validation", True), ("test", True)}
+    graded = pd.read_csv(out).dropna(subset=["probability_0"])
+    assert set(graded["split"]) == {"validation", "test"}
     refuse(change(own, own.path, split_sha256="0" * 64), "its split has changed")

@@ -15,8 +15,9 @@ from dr_lib.training.model_folder import (
 def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tmp_path, jpeg):
     """One network in two formats: the same keys and, but for rounding, the same probabilities.
 
-    A copy of another model overwrites the files in place, or cuts them short: no answer changes.
-    What is no model any more is told.
+    A manifest with another size is told in a sentence that names the folder. A copy of another
+    model overwrites the files in place, or cuts them short: no answer changes. What is no model any
+    more is told.
     """
     answers = []
     for name, kind in (
@@ -27,6 +28,9 @@ def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tm
         predictor = Predictor(folder, 2)
         predictor.warm_up()
         answers.append(predictor(jpeg))
+        wrong = folder._replace(facts=folder.facts | {"image_size": 32})
+        with pytest.raises(ModelFolderError, match=f"^{folder.path}: .*: export it again$"):
+            Predictor(wrong, 1).warm_up()
         files = list_files(folder.artifact)
         for num_bytes in (files[0].stat().st_size, 0):
             for path in files:
@@ -42,11 +46,3 @@ def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tm
     assert answers[0].keys() == answers[1].keys() and answers[0]["machine"]["threads"] == 2
 
     assert answers[0]["probabilities"] == pytest.approx(answers[1]["probabilities"], abs=1e-5)
-
-
-def test_a_manifest_with_another_size_is_told(served_folder):
-    """In a sentence that names the folder."""
-    folder = read_folder(served_folder)
-    folder = folder._replace(facts=folder.facts | {"image_size": 48})
-    with pytest.raises(ModelFolderError, match=f"{served_folder}: .*: export it again"):
-        Predictor(folder, 1).warm_up()

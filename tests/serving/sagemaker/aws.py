@@ -4,23 +4,22 @@ from a served model.
 
 import contextlib
 import json
-import re
 import threading
-import urllib.error
-import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
 import boto3
+import requests
 
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
 INSTANCES = ("ml.m5.xlarge", "ml.m6g.xlarge")
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/fundus:"
 TRUST = ["sagemaker.amazonaws.com", "scheduler.amazonaws.com"]
+QUOTAS = [{"QuotaName": f"{name} for endpoint usage", "Value": 1.0} for name in INSTANCES]
 DROP = "the connection is closed"
 SETTINGS = {
     "AWS_ACCESS_KEY_ID": "AKIASECRETSECRET",
@@ -64,15 +63,11 @@ class Door(BaseHTTPRequestHandler):
             return target.rpartition(".")[2]
         if self.path.endswith("/invocations"):
             return "InvokeEndpoint"
-        if self.path.startswith("/schedules"):
-            return {"POST": "CreateSchedule", "DELETE": "DeleteSchedule"}.get(
-                self.command, "Get"
-            )
         if b"Action=" in body:
             return parse_qs(body.decode())["Action"][0]
-        return {"PUT": "PutObject", "DELETE": "DeleteObject", "HEAD": "HeadBucket"}[
-            self.command
-        ]
+        thing = "Schedule" if self.path.startswith("/schedules") else "Object"
+        verb = {"POST": "Create"}.get(self.command, self.command.capitalize())
+        return verb + thing
 
     def handle_call(self) -> None:
         """Answer a call with its next fault, else as what is behind the door does."""
@@ -87,45 +82,31 @@ class Door(BaseHTTPRequestHandler):
             self.forward(body)  # it was done, and nobody is told
             self.close_connection = True
             return self.connection.close()
+        if action == "ListServiceQuotas":
+            fault = fault or (200, {"Quotas": QUOTAS})
         if fault is not None:
             status, content = fault
             return self.answer(status, json.dumps(content).encode(), {})
-        if action == "ListServiceQuotas":
-            quotas = [
-                {"QuotaName": f"{name} for endpoint usage", "Value": 1.0} for name in INSTANCES
-            ]
-            return self.answer(200, json.dumps({"Quotas": quotas}).encode(), {})
         if action == "InvokeEndpoint":
-            request = urllib.request.Request(aws.model_url, body)
-            request.add_header("Content-Type", self.headers["Content-Type"])
-            with urllib.request.urlopen(request) as answer:
-                return self.answer(200, answer.read(), {})
+            how = {"Content-Type": self.headers["Content-Type"]}
+            answer = requests.post(aws.model_url, body, headers=how)
+            return self.answer(200, answer.content, {})
         return self.answer(*self.forward(body))
 
-    def forward(self, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+    def forward(self, body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
         """Pass a call on to moto."""
         body = body.replace(b"ml.m6g.xlarge", b"ml.m5.large")  # moto knows no Graviton
         hop = ("host", "connection", "content-length")
         headers = {k: v for k, v in self.headers.items() if k.lower() not in hop}
-        request = urllib.request.Request(
-            self.server.behind + self.path,
-            body if self.command in ("POST", "PUT") else None,
-            headers,
-            method=self.command,
-        )
-        try:
-            with urllib.request.urlopen(request) as answer:
-                return answer.status, answer.read(), dict(answer.headers)
-        except urllib.error.HTTPError as error:
-            return error.code, error.read(), dict(error.headers)
+        url = self.server.behind + self.path
+        answer = requests.request(self.command, url, data=body, headers=headers)
+        return answer.status_code, answer.content, answer.headers
 
-    def answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
+    def answer(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
         """Send an answer."""
         self.send_response(status)
-        kept = ("content-type", "x-amzn-errortype", "etag")
-        for name, value in headers.items():
-            if name.lower() in kept:
-                self.send_header(name, value)
+        for name in headers.keys() & {"Content-Type", "x-amzn-errortype", "ETag"}:
+            self.send_header(name, headers[name])
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
@@ -142,7 +123,7 @@ def run_aws(behind: str, model_url: str) -> Iterator[Aws]:
     """Run the door in a thread, over an account that has all that a study needs."""
     with Aws(behind, model_url) as aws:
         threading.Thread(target=aws.serve_forever, args=(0.01,), daemon=True).start()
-        urllib.request.urlopen(f"{behind}/moto-api/reset", b"")
+        requests.post(f"{behind}/moto-api/reset")
         policy = {"Statement": [{"Effect": "Allow", "Principal": {"Service": TRUST}}]}
         open_client(behind, "iam").create_role(
             RoleName="fundus", AssumeRolePolicyDocument=json.dumps(policy)
@@ -188,7 +169,4 @@ def list_left(url: str) -> list[str]:
 
 def describe(status: str, reason: str = "") -> tuple[int, dict[str, Any]]:
     """What DescribeEndpoint says of an endpoint."""
-    name = re.sub(r"\W", "", status)
-    facts = {"EndpointName": name, "EndpointStatus": status, "FailureReason": reason}
-    arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:endpoint/x"
-    return 200, facts | {"EndpointArn": arn, "EndpointConfigName": "x"}
+    return 200, {"EndpointStatus": status, "FailureReason": reason}

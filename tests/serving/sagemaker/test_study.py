@@ -149,108 +149,53 @@ def test_a_study_makes_measures_and_deletes(aws, moto, path, run, capfd):
 
 ONCE = 2  # attempts of boto3
 FOREVER = 50
+THROTTLED = refuse("ThrottlingException")
+EXPIRED = refuse("ExpiredTokenException")
+DENIED = refuse("AccessDeniedException", status=403)
 EXISTS = refuse("ValidationException", "Cannot create already existing")
+UNKNOWN = refuse("UnrecognizedClientException")
+UPDATED = refuse("ValidationException", "Cannot update in-progress endpoint")
+NOT_THERE = refuse("ValidationException", "instance type is not available")
+LIMITED = refuse("ResourceLimitExceeded")
+BROKEN = refuse("InternalFailure", status=500)
+NO_IMAGE = refuse("ImageNotFoundException")
+NO_BUCKET = refuse("NoSuchBucket", status=404)
+FAILED = refuse("ModelError", status=424)
+DOWN = describe("Failed", "out of memory")
+CREATING = describe("Creating")
 FAULTS = {  # action, its answers, the sentence; empty where the study is completed all the same
-    "throttled once": ("CreateEndpoint", [refuse("ThrottlingException")], ""),
-    "throttled": ("CreateModel", [refuse("ThrottlingException")] * ONCE, "wait some minutes"),
-    "throttled while waiting": (
-        "DescribeEndpoint",
-        [refuse("ThrottlingException")] * ONCE,
-        "wait some minutes",
-    ),
-    "over the quota": (
-        "CreateEndpoint",
-        [refuse("ResourceLimitExceeded")],
-        "ask for a larger quota",
-    ),
-    "creation failed": (
-        "DescribeEndpoint",
-        [describe("Creating"), describe("Failed", "out of memory")],
-        "failed: out of memory: see its log in CloudWatch",
-    ),
-    "creation takes too long": (
-        "DescribeEndpoint",
-        [describe("Creating")] * FOREVER,
-        "was not in service after",
-    ),
-    "expired while creating": (
-        "CreateEndpoint",
-        [refuse("ExpiredTokenException")],
-        "your credentials have expired: renew them",
-    ),
-    "expired while waiting": (
-        "DescribeEndpoint",
-        [refuse("ExpiredTokenException")],
-        "your credentials have expired: renew them",
-    ),
-    "expired before": ("ListEndpoints", [refuse("ExpiredTokenException")], "renew them"),
-    "credentials of nobody": (
-        "ListEndpoints",
-        [refuse("UnrecognizedClientException")],
-        "run aws configure",
-    ),
-    "no such instance there": (
-        "CreateEndpointConfig",
-        [refuse("ValidationException", "instance type is not available")],
-        "choose another region",
-    ),
-    "region without the instance": (
-        "ListServiceQuotas",
-        [(200, {"Quotas": []})],
-        "no quota for",
-    ),
-    "a bucket of nobody": ("HeadBucket", [refuse("NoSuchBucket", status=404)], "bucket models"),
-    "no permission to look": ("ListEndpoints", [refuse("AccessDeniedException")], "permission"),
-    "an image of nobody": (
-        "DescribeImages",
-        [refuse("ImageNotFoundException")],
-        "image fundus:a",
-    ),
-    "no permission to upload": ("PutObject", [refuse("AccessDenied", status=403)], "upload"),
-    "no permission for models": (
-        "CreateModel",
-        [refuse("AccessDeniedException")],
-        "lacks a permission",
-    ),
-    "no permission for schedules": (
-        "CreateSchedule",
-        [refuse("AccessDeniedException", status=403)],
-        "lacks a permission",
-    ),
-    "AWS is down": (
-        "CreateModel",
-        [refuse("InternalFailure", status=500)] * ONCE,
-        "repeat the",
-    ),
+    "throttled once": ("CreateEndpoint", [THROTTLED], ""),
+    "throttled": ("CreateModel", [THROTTLED] * ONCE, "wait some minutes"),
+    "throttled while waiting": ("DescribeEndpoint", [THROTTLED] * ONCE, "wait some minutes"),
+    "over the quota": ("CreateEndpoint", [LIMITED], "ask for a larger quota"),
+    "creation failed": ("DescribeEndpoint", [CREATING, DOWN], "failed: out of memory: see its"),
+    "creation takes too long": ("DescribeEndpoint", [CREATING] * FOREVER, "was not in service"),
+    "expired while creating": ("CreateEndpoint", [EXPIRED], "have expired: renew them"),
+    "expired while waiting": ("DescribeEndpoint", [EXPIRED], "have expired: renew them"),
+    "expired before": ("ListEndpoints", [EXPIRED], "renew them"),
+    "credentials of nobody": ("ListEndpoints", [UNKNOWN], "run aws configure"),
+    "no such instance there": ("CreateEndpointConfig", [NOT_THERE], "choose another region"),
+    "region without the instance": ("ListServiceQuotas", [(200, {"Quotas": []})], "no quota"),
+    "a bucket of nobody": ("HeadObject", [NO_BUCKET], "bucket models"),
+    "no permission to look": ("ListEndpoints", [DENIED], "lacks a permission"),
+    "an image of nobody": ("DescribeImages", [NO_IMAGE], "image fundus:a"),
+    "no permission to upload": ("PutObject", [DENIED], "upload"),
+    "no permission for models": ("CreateModel", [DENIED], "lacks a permission"),
+    "no permission for schedules": ("CreateSchedule", [DENIED], "lacks a permission"),
+    "AWS is down": ("CreateModel", [BROKEN] * ONCE, "repeat the command"),
     "an answer is lost": ("CreateEndpoint", [DROP, EXISTS], "existing"),
     "an answer about a model is lost": ("CreateModel", [DROP, EXISTS], "existing"),
-    "the connection drops while waiting": (
-        "DescribeEndpoint",
-        [DROP] * ONCE,
-        "repeat the command",
-    ),
-    "the connection drops while measuring": ("InvokeEndpoint", [DROP], "ConnectionError"),
-    "the model fails": ("InvokeEndpoint", [refuse("ModelError", status=424)], "status 424"),
-    "deletion is refused once": (
-        "DeleteEndpoint",
-        [refuse("ValidationException", "Cannot update in-progress endpoint")],
-        "",
-    ),
-    "deletion of a configuration": (
-        "DeleteEndpointConfig",
-        [refuse("ValidationException", "in use")],
-        "",
-    ),
-    "deletion of a model": ("DeleteModel", [refuse("ThrottlingException")] * ONCE, ""),
-    "deletion of an upload": ("DeleteObject", [refuse("SlowDown", status=503)] * ONCE, ""),
-    "deletion of a schedule": (
-        "DeleteSchedule",
-        [refuse("InternalServerException", status=500)] * ONCE,
-        "",
-    ),
+    "no answer while waiting": ("DescribeEndpoint", [DROP] * ONCE, "repeat the command"),
+    "no answer while measuring": ("InvokeEndpoint", [DROP], "ConnectionError"),
+    "the model fails": ("InvokeEndpoint", [FAILED], "status 424"),
+    "deletion is refused once": ("DeleteEndpoint", [UPDATED], ""),
+    "deletion of a configuration": ("DeleteEndpointConfig", [UPDATED], ""),
+    "deletion of a model": ("DeleteModel", [THROTTLED] * ONCE, ""),
+    "deletion of an upload": ("DeleteObject", [BROKEN] * ONCE, ""),
+    "deletion of a schedule": ("DeleteSchedule", [BROKEN] * ONCE, ""),
     "expired while deleting": (
         "DeleteEndpoint",
-        [refuse("ExpiredTokenException")] * FOREVER,
+        [EXPIRED] * FOREVER,
         "not all is deleted, but AWS deletes endpoints itself: .*renew them",
     ),
 }
@@ -262,13 +207,11 @@ def test_a_fault_leaves_nothing_and_loses_nothing(aws, moto, path, run, name, ca
     command goes on to the end. Where nothing may be deleted at once, the next command does.
     """
     action, answers, message = FAULTS[name]
-    is_check = action in ("ListServiceQuotas", "HeadBucket", "DescribeImages")
-    is_early = is_check or action == "ListEndpoints"
-    if is_early:
-        aws.faults[action] = list(answers)
-    else:
+    early = ("ListEndpoints", "ListServiceQuotas", "HeadObject", "DescribeImages")
+    is_early = action in early
+    if not is_early:
         assert run(only="C1-r00") == []
-        aws.faults[action] = list(answers)
+    aws.faults[action] = list(answers)
     said = ""
     try:
         said = "\n".join(run())
@@ -327,11 +270,8 @@ def test_after_kill_9_the_same_command_deletes_and_goes_on(aws, moto, path, run,
         prefix = list_left(moto)[0].partition("-c")[0]
         if is_lost:
             (path.with_suffix("") / "sagemaker.tsv").unlink()
-    other.create_model(
-        ModelName="m",
-        PrimaryContainer={"Image": "i"},
-        ExecutionRoleArn=SETTINGS["SAGEMAKER_ROLE"],
-    )
+    role = SETTINGS["SAGEMAKER_ROLE"]
+    other.create_model(ModelName="m", PrimaryContainer={"Image": "i"}, ExecutionRoleArn=role)
     variant = {"VariantName": "v", "ModelName": "m", "InstanceType": "ml.m5.xlarge"}
     other.create_endpoint_config(
         EndpointConfigName="c", ProductionVariants=[variant | {"InitialInstanceCount": 1}]
@@ -355,26 +295,19 @@ def test_time_ends_the_study_and_another_process_is_kept_out(aws, moto, path, ru
 
 def test_settings_are_checked_before_anything_is_made(aws, moto, run, monkeypatch):
     """The variable or what is wrong with it is named, and a role that is not to be taken."""
+    policy = {"Statement": [{"Principal": {"Service": "sagemaker.amazonaws.com"}}]}
+    open_client(moto, "iam").create_role(
+        RoleName="half", AssumeRolePolicyDocument=json.dumps(policy)
+    )
     for name, value, message in (
         ("SAGEMAKER_BUCKET", "", "set these variables.*SAGEMAKER_BUCKET: bucket of S3"),
-        (
-            "SAGEMAKER_IMAGE_ARM64",
-            "fundus",
-            "give ACCOUNT.dkr.ecr.us-east-1.amazonaws.com/NAME",
-        ),
+        ("SAGEMAKER_IMAGE_ARM64", "fundus", "give ACCOUNT.dkr.ecr.us-east-1.amazonaws.com/"),
         ("SAGEMAKER_ROLE", "nobody", "role nobody"),
+        ("SAGEMAKER_ROLE", "half", "does not trust scheduler.amazonaws.com"),
     ):
         with monkeypatch.context() as patch, pytest.raises(DrError, match=message):
             patch.setenv(name, value)
             run()
-    trusted = {"Service": "sagemaker.amazonaws.com"}
-    statement = {"Effect": "Allow", "Principal": trusted, "Action": "sts:AssumeRole"}
-    policy = {"Version": "2012-10-17", "Statement": [statement]}
-    open_client(moto, "iam").update_assume_role_policy(
-        RoleName="fundus", PolicyDocument=json.dumps(policy)
-    )
-    with pytest.raises(DrError, match="does not trust scheduler.amazonaws.com"):
-        run()
     assert not any(action.startswith(("Create", "Put")) for action in aws.calls)
 
 
@@ -390,11 +323,8 @@ def test_the_command_asks_and_runs_the_notebook(aws, moto, path, tmp_path):
     ended = subprocess.run([*command, "--yes"], **how)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (row,) = read_rows(path.with_suffix(""))
-    assert (row["status"], row["instance_type"], row["endpoint"]) == (
-        "ok",
-        INSTANCES[0],
-        "remote",
-    )
+    expected = {"status": "ok", "instance_type": INSTANCES[0], "endpoint": "remote"}
+    assert {name: row[name] for name in expected} == expected
     assert row["predict_ms"] > 0 and row["max_rate_per_s"] >= 0 and list_left(moto) == []
     for file in path.with_suffix("").rglob("*"):
         if file.is_file():
@@ -405,5 +335,5 @@ def test_the_command_asks_and_runs_the_notebook(aws, moto, path, tmp_path):
 def test_an_empty_region_is_told(monkeypatch):
     """It is no address of AWS."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "")
-    with pytest.raises(DrError, match="set AWS_DEFAULT_REGION"):
+    with pytest.raises(DrError, match="AWS_DEFAULT_REGION"):
         account.open_client("sagemaker")

@@ -62,7 +62,9 @@ def test_it_copies_every_module_that_the_server_imports(copied, served_folder, j
     alone elsewhere.
     """
     with run_process(served_folder, tmp_path / "log", cwd=copied) as server:
-        assert post(server.port, jpeg).status == 200 and is_listening(server.port, "127.0.0.2")
+        assert post(server.port, jpeg).status_code == 200 and is_listening(
+            server.port, "127.0.0.2"
+        )
     with run_process(served_folder, tmp_path / "log", LISTEN_HOST="") as server:
         assert not is_listening(server.port, "127.0.0.2")
 
@@ -79,6 +81,5 @@ def test_it_serves_from_a_clean_environment(copied, served_folder, jpeg, tmp_pat
     subprocess.run(install, check=True)
     with run_process(served_folder, tmp_path / "log", python=(python,), cwd=copied) as server:
         clean = post(server.port, jpeg)
-    assert clean.status == 200
     expected = Predictor(read_folder(served_folder), 1)(jpeg)["probabilities"]
-    assert clean.facts["probabilities"] == expected
+    assert clean.json()["probabilities"] == expected

@@ -13,7 +13,7 @@ def test_a_false_length_harms_only_its_own_connection(port, jpeg):
     assert send_raw(port, head(10) + jpeg).startswith(b"HTTP/1.1 400")
     for length in ("-1", "1e3", "9" * 5000):
         assert b" 200 " not in send_raw(port, head(length, CLOSE) + jpeg)[:20]
-    assert post(port, jpeg).status == 200
+    assert post(port, jpeg).status_code == 200
 
 
 def test_a_client_that_does_not_finish_its_head_is_closed(served_folder, monkeypatch):
