@@ -162,19 +162,7 @@ exported = export_model(
     labelled=labelled,
     force=force or not is_trained,
 )
-table = pd.DataFrame(
-    {
-        "format": exported["format"],
-        "size [MiB]": exported["artifact_mib"],
-        "largest change of a probability": exported["max_abs_difference"],
-        "sensitivity before": exported["sensitivity_before"],
-        "after": exported["sensitivity_after"],
-        "specificity before": exported["specificity_before"],
-        "after ": exported["specificity_after"],
-        "passes": exported["passes"],
-        "reason": exported["reason"],
-    }
-)
+table = exported.drop(columns=["num_images", "num_patients", "warning", "forced", "folder"])
 HTML(table.to_html(index=False, float_format="%.3g"))
 
 # %% [markdown]
@@ -193,18 +181,20 @@ from timeit import repeat
 from dr_lib.serving.export.convert import load_network
 from dr_lib.serving.grader.models import open_model
 
+crop = labelled.images[:1]
 network = load_network(source.artifact, model)
-runtimes = {"keras_predict": partial(network.predict, verbose=0)}
+runtimes = {"keras_predict": partial(network.predict, crop, verbose=0)}
 for row in exported[exported["folder"] != ""].itertuples():
     artifact = read_folder(Path(row.folder)).artifact
-    runtimes[row.format] = open_model(row.format, artifact, num_threads)
+    runtimes[row.format] = partial(open_model(row.format, artifact, num_threads), crop)
 rng = np.random.default_rng(run.seed)
 rounds = []
 for _ in range(1 + num_rounds):
-    order = rng.permutation(list(runtimes)).tolist()
-    calls = {name: partial(runtimes[name], labelled.images[:1]) for name in order}
-    calls_s = {name: repeat(call, number=1, repeat=6) for name, call in calls.items()}
-    rounds.append({name: 1000 * np.median(times_s[1:]) for name, times_s in calls_s.items()})
+    times_ms = {}
+    for name in rng.permutation(list(runtimes)).tolist():
+        calls_s = repeat(runtimes[name], number=1, repeat=6)
+        times_ms[name] = 1000 * np.median(calls_s[1:])
+    rounds.append(times_ms)
 times = pd.DataFrame(rounds[1:])
 reference = "savedmodel" if "savedmodel" in runtimes else "keras_predict"
 speed = times.median().sort_values().to_frame("ms")
