@@ -168,9 +168,9 @@ HTML(table.to_html(index=False, float_format="%.3g"))
 # %% [markdown]
 # ## Result
 #
-# The runtimes predict the same picture in turns, in a new random order each round, so that
-# disturbances of the machine affect all of them: the median of five calls after one that brings the
-# weights back into the caches. A first round, which compiles and allocates, is left out.
+# The runtimes predict the same picture in turns, so that disturbances of the machine affect all of
+# them: the median of five calls, after one that brings the weights back into the caches. A first
+# round, which compiles and allocates, is left out.
 # `keras_predict` is `model.predict`, which the paper timed. `savedmodel` is the same network
 # without that call's overhead, and the reference of the speed-up: medians over rounds.
 
@@ -187,15 +187,13 @@ runtimes = {"keras_predict": partial(network.predict, crop, verbose=0)}
 for row in exported[exported["folder"] != ""].itertuples():
     artifact = read_folder(Path(row.folder)).artifact
     runtimes[row.format] = partial(open_model(row.format, artifact, num_threads), crop)
-rng = np.random.default_rng(run.seed)
-rounds = []
-for _ in range(1 + num_rounds):
-    times_ms = {}
-    for name in rng.permutation(list(runtimes)).tolist():
-        calls_s = repeat(runtimes[name], number=1, repeat=6)
-        times_ms[name] = 1000 * np.median(calls_s[1:])
-    rounds.append(times_ms)
-times = pd.DataFrame(rounds[1:])
+times = pd.DataFrame(
+    {
+        name: 1000 * np.median(repeat(predict, number=1, repeat=6)[1:])
+        for name, predict in runtimes.items()
+    }
+    for _ in range(1 + num_rounds)
+)[1:]
 reference = "savedmodel" if "savedmodel" in runtimes else "keras_predict"
 speed = times.median().sort_values().to_frame("ms")
 speed["speedup"] = speed.loc[reference, "ms"] / speed["ms"]
