@@ -115,8 +115,10 @@ if not is_trained:
 source = read_folder(Path(model_dir))
 model = source.facts["model"]
 image_size = source.facts["image_size"]
-print(f"{model}, {image_size} px, {source.facts['num_parameters']:,} parameters")
-print(f"weights: {source.facts['weights']}")
+print(
+    f"{model}, {image_size} px, {source.facts['num_parameters']:,} parameters; weights:"
+    f" {source.facts['weights']}"
+)
 
 # %% [markdown]
 # The scales of int8 come from crops of the training split; the accuracy gate uses the test split.
