@@ -377,7 +377,7 @@ def _tell_apart(
         if column.endswith("sha256"):  # nobody reads a hash: code 1, code 2
             shown = map(str, shown.factorize(sort=True)[0] + 1)
         if is_several.any():
-            labels = [f", {_label(column, level, lang)}" for level in shown]
+            labels = [f", {_label(column, level, lang)}" * bool(level) for level in shown]
             names = names.mask(is_several, names + labels)
     return names
 

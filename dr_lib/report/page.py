@@ -30,6 +30,7 @@ from dr_lib.report.style import (
     SAMPLE,
     choose_words,
     embed_figure,
+    name,
     name_term,
     read_headers,
     write_figure,
@@ -281,7 +282,7 @@ class Page:
             return self.number(value)
         text = str(value)
         if column == "level":
-            text = write_decimals(text, self.lang)
+            text = write_decimals(name(text), self.lang)
         if column in ("term", "factor"):
             return name_term(text, self.say)
         return self.say(text)

@@ -42,7 +42,7 @@ def select(*tables, **options):
         ({"mode": "fast"}, ["CPU, mode fast", "CPU, mode paper"]),
         ({"batch_size": 32}, ["CPU, batch 32", "CPU, batch 8"]),
         ({"code_sha256": "f" * 64}, ["CPU, code 1", "CPU, code 2"]),
-        ({"driver": "570"}, ["CPU, driver 570", "CPU, driver –"]),
+        ({"driver": "570"}, ["CPU", "CPU, driver 570"]),
         ({"cpu": "EPYC", "num_cpus": 2}, ["CPU, EPYC", "CPU, Xeon"]),
         ({"commit": "other", "seed": 9, "memory_gib": 12.71}, ["CPU"]),
     ],
