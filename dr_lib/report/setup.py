@@ -20,7 +20,6 @@ from dr_lib.processes import read_last_words
 PACKAGES = {  # module: what pip calls it
     "cv2": "opencv-python-headless",
     "google_crc32c": "google-crc32c",
-    "ruamel": "ruamel.yaml",
     "pynvml": "nvidia-ml-py",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
@@ -37,7 +36,7 @@ ALWAYS = (
     "psutil",
     "pydantic",
     "pynvml",
-    "ruamel",
+    "ruamel.yaml",
     "scipy",
     "sklearn",
 )
@@ -63,7 +62,7 @@ def install_missing(*modules: str) -> list[str]:
         DrError: this is no cloud runtime, or the installation failed.
     """
     needed = (*ALWAYS, *modules)
-    absent = [name for name in needed if not importlib.util.find_spec(name)]
+    absent = [name for name in needed if not _is_there(name)]
     missing = [PACKAGES.get(name, name) for name in absent]
     if missing and find_platform() == "local":
         install = write_install("-r", "requirements.txt")
@@ -72,6 +71,13 @@ def install_missing(*modules: str) -> list[str]:
         _install(missing)
         importlib.invalidate_caches()
     return missing
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of ruamel.yaml, ruamel, which others have, too
+        return False
 
 
 def set_up(root: Path, notebook: str, *modules: str) -> None:
