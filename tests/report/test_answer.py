@@ -4,17 +4,15 @@ import pandas as pd
 import pytest
 
 from dr_lib.report.answer import answer_ratio, answer_training, list_limits
-from dr_lib.report.groups import compare_groups, select_runs, tabulate_groups
+from dr_lib.report.groups import select_runs, tabulate_groups
 from dr_lib.report.style import choose_words
 from dr_lib.statistics.times import FEW_SESSIONS
-from tests.report.real_rows import CPU, T4X2
 from tests.report.test_groups import run
 
 
 @pytest.mark.parametrize(
     ("bounds", "scope", "words"),
     [
-        ((1.5, 1.7), "", "1.60 [1.50, 1.70] times as long."),
         ((0.9, 2.8), "", "1.60 [0.90, 2.80] times as long, and may take equally long."),
         ((None, None), FEW_SESSIONS, f"1.6 ({FEW_SESSIONS}) times as long."),
     ],
@@ -51,21 +49,3 @@ def test_the_interval_of_one_session_is_called_so(boots, note):
     groups = tabulate_groups(selection, ["train_s"])
     (number,) = answer_training(selection, groups, pd.DataFrame()).numbers
     assert number.note == note and number.bounds
-
-
-def test_an_answer_is_portuguese_to_the_names_of_groups():
-    """What our code names, in columns and levels, has its Portuguese; decimal signs, too."""
-    rows = [run([20], CPU, mode="plain", learning_rate=0.01), run([10], T4X2, mode="fast")]
-    rows = pd.concat([rows[0], rows[1].assign(learning_rate=0.01, jit=True)])
-    selection = select_runs(rows, lang="pt")
-    groups = tabulate_groups(selection, ["train_s"])
-    ratios = compare_groups(selection, "train_s")
-    answer = answer_training(selection, groups, ratios, "pt", published=False)
-    names = ["Kaggle, 2 x Tesla T4, modo rápido", "CPU, modo simples"]
-    assert [number.heading for number in answer.numbers] == names
-    differ = (
-        "Os dois diferem em: modo (rápido, simples); compilado por XLA (não, sim); hardware."
-    )
-    assert differ in answer.limits
-    work = select_runs(pd.concat([rows, rows.assign(learning_rate=0.1, seed=9)]), lang="pt")
-    assert "CPU, modo simples, taxa de aprendizado 0,1" in set(work.timed["group"])

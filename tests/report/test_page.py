@@ -8,6 +8,7 @@ import pytest
 from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
 from dr_lib.report import page, style
+from dr_lib.report.answer import answer_training
 from dr_lib.report.groups import compare_groups, select_runs, tabulate_groups
 from tests.report.reading import find_english
 from tests.report.real_rows import both
@@ -80,20 +81,29 @@ def test_title_and_pictures_say_that_a_sample_is_synthetic(shown):
 
 
 def test_a_page_is_portuguese_to_its_last_cell(shown):
-    """Of groups that differ in work, stack and hardware, with their tables and the appendix."""
+    """Of groups that differ in work, stack and hardware: answer, tables and appendix."""
     runs = both(batch_size=8, mode="paper", started_at="2026-11-21T10:00")
-    others = [runs.assign(batch_size=32), runs.assign(mode="fast", cpu="EPYC")]
+    others = [
+        runs.assign(batch_size=32, learning_rate=0.25),
+        runs.assign(mode="fast", jit=True, cpu="EPYC"),
+    ]
     runs = pd.concat([runs, *others], ignore_index=True)
-    selection = select_runs(runs, lang="pt", may_differ=["batch_size"])
+    selection = select_runs(runs, lang="pt", may_differ=["batch_size", "learning_rate"])
+    table = tabulate_groups(selection, ["train_s"])
+    ratios = compare_groups(selection, "train_s")
     ours = page.Page(lang="pt")
     ours.title(QUESTION, PAPERS["A"], selection)
-    table = tabulate_groups(selection, ["train_s"])
+    ours.answer(answer_training(selection, table, ratios, "pt"))
     ours.table(table, "groups", NOTE)
-    ours.table(compare_groups(selection, "train_s"), "ratios", NOTE)
+    ours.table(ratios, "ratios", NOTE)
     ours.appendix(selection)
     text = " ".join(map(str, shown))
     assert not find_english(text)
-    differ = ("lote (32, 8)", "modo (rápido, do artigo); hardware")
-    for words in ("Kaggle, 2 x Tesla T4, EPYC, modo rápido, lote 8", *differ):
+    for words in (
+        "Kaggle, 2 x Tesla T4, EPYC, modo rápido, lote 8",
+        "modo (rápido, do artigo); compilado por XLA (não, sim); hardware",
+        "lote (32, 8); taxa de aprendizado (0,001, 0,25)",
+    ):
         assert f">{words}<" in text
-    assert not re.search("batch|paper|fast|mode", " ".join(table["group"]))
+    assert "Os dois diferem em: " in text
+    assert not re.search("batch|paper|fast|mode ", " ".join(table["group"]))
