@@ -210,7 +210,7 @@ sides = division["counts"].items()
 shares = ", ".join(f"{name} {count['num_images']} photographs" for name, count in sides)
 Markdown(
     f"**{num_photographs - manifest['num_rejected']}** of {num_photographs} photographs can "
-    f"be used for training: {shares}. Patients: {manifest['patients']}. In notebook 10, set "
+    f"be used for training: {shares}. In notebook 10, set "
     f"`data_dir={os.path.relpath(data_dir)}`."
 )
 

@@ -53,12 +53,9 @@ def add_people(rows: pd.DataFrame) -> str:
     says = found != ""
     words = "the {} differs from that in the DICOM file or in its name: correct the cell"
     if found.loc[says[STATED], STATED].nunique() > 1:  # else it may be what stands for ids
-        both = (
-            found[says[COLUMN] & says[STATED]]
-            .map(fold_id)
-            .apply(lambda ids: ids.factorize()[0])
-        )
-        refuse(rows.loc[both.index], both[COLUMN] != both[STATED], words.format("patient"))
+        both = found[says[COLUMN] & says[STATED]].map(fold_id)
+        is_other = both[COLUMN].factorize()[0] != both[STATED].factorize()[0]
+        refuse(rows.loc[both.index], pd.Series(is_other, both.index), words.format("patient"))
     by = says.any().idxmax()
     refuse(
         rows,
