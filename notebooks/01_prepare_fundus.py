@@ -206,8 +206,9 @@ pd.Series(manifest["rejected"], name="photographs", dtype=int).rename_axis("reas
 # %%
 import os
 
-sides = division["counts"].items()
-shares = ", ".join(f"{name} {count['num_images']} photographs" for name, count in sides)
+shares = ", ".join(
+    f"{name} {count['num_images']} photographs" for name, count in division["counts"].items()
+)
 Markdown(
     f"**{num_photographs - manifest['num_rejected']}** of {num_photographs} photographs can "
     f"be used for training: {shares}. In notebook 10, set "

@@ -89,7 +89,7 @@ root = next(path for path in places if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, "30_train_scenario")
+setup.set_up(root, "30_train_scenario", "cv2")
 
 # %% [markdown]
 # ## 1. Understand the environment / Entender o ambiente

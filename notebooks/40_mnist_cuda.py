@@ -80,7 +80,7 @@ root = next(path for path in places if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, "40_mnist_cuda")
+setup.set_up(root, "40_mnist_cuda", "cv2")
 
 # %% [markdown]
 # This cell reads what to train. The batch size is part of each name: an epoch with larger batches

@@ -225,6 +225,6 @@ def cut_suffix(name: str) -> str:
     """Lower a name's case, compose its letters and cut a picture's suffix; 1.2 is not name 1 with
     suffix 2.
     """
-    base, suffix = os.path.splitext(name.strip())
+    base, suffix = os.path.splitext(name)
     name = base if suffix.lower() in PICTURES | RARE_PICTURES else name
     return unicodedata.normalize("NFC", name).casefold().strip()

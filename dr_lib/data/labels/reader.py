@@ -29,7 +29,7 @@ SPELT = (
     " alike, and make those of two clearly different"
 )
 UTF8 = rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"  # a letter that is not in ASCII
-MERGED = "\x03"  # stands in the cells of a merged range, but for the first
+UNSEEN = "\x03"  # stands in cells of hidden rows, and of a merged range, but for the first
 
 
 class Sheet(NamedTuple):
@@ -100,7 +100,10 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
             continue
         cells = sheet.cells[place]
         refuse_rows(
-            sheet.name, cells == MERGED, "merged cells: split them, and write the value in each"
+            sheet.name,
+            cells == UNSEEN,
+            "hidden, as by a filter, or merged cells: show or delete the rows, split the cells and"
+            " write the value in each",
         )
         column = read_words(name, cells)
         both = f"{sheet.header[sheet.names.index(name)]} and {sheet.header[place]}"
@@ -191,32 +194,28 @@ def _read_workbook(path: Path, title: str) -> tuple[str, Iterable[tuple[int, lis
     found = {}
     for sheet in book.worksheets:
         if sheet.title == title or (not title and sheet.sheet_state == "visible"):
-            rows = [[_write_cell(cell) for cell in row] for row in sheet.iter_rows()]
+            lines = sheet.row_dimensions
+            rows = [
+                [_write_cell(cell, is_hidden=lines[number].hidden) for cell in row]
+                for number, row in enumerate(sheet.iter_rows(), 1)
+            ]
             if any(map(any, rows)):
-                found[sheet] = rows
+                found[f"{path.name}, sheet {sheet.title}"] = rows
     if len(found) != 1:
         raise DrError(
             f"{path.name} has rows on {len(found)} of the sheets that may be meant: choose one of"
             f" {', '.join(book.sheetnames)} with --sheet, or put all rows on one sheet below one"
             " header"
         )
-    ((sheet, rows),) = found.items()
-    name = f"{path.name}, sheet {sheet.title}"
-    hidden = pd.Series(
-        {
-            line: any(row) and sheet.row_dimensions[line].hidden
-            for line, row in enumerate(rows, 1)
-        }
-    )
-    refuse_rows(name, hidden, "hidden, as by a filter: show them, or delete them")
+    ((name, rows),) = found.items()
     return name, enumerate(rows, 1)
 
 
-def _write_cell(cell) -> str:
+def _write_cell(cell, *, is_hidden: bool) -> str:
     """Write the value of a workbook's cell as text."""
     value = cell.value
-    if type(cell).__name__ == "MergedCell":
-        return MERGED
+    if type(cell).__name__ == "MergedCell" or (is_hidden and value is not None):
+        return UNSEEN
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, datetime.datetime):

@@ -93,7 +93,7 @@ def _keep_one_copy(table: pd.DataFrame, pairs: np.ndarray) -> None:
     """Exclude copies with different grades, and all but the first of identical files."""
     picture = unite(table["content_id"], pairs)
     is_unlike = table.groupby(picture)["grade"].transform("nunique") > 1
-    table.loc[is_unlike & (table["reason"] == ""), "reason"] = "a copy has another grade"
+    table.loc[is_unlike, "reason"] = "a copy has another grade"
     used = table[table["reason"] == ""]
     again = used.index[used["content_id"].duplicated()]
     table.loc[again, "reason"] = "the same file is in an earlier row"
