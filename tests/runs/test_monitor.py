@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from dr_lib.runs.monitor import COLUMNS, Monitor, find_gpus, read_gpus
+from dr_lib.runs.monitor import COLUMNS, Monitor, find_gpus, measure_gpu_use, read_gpus
 from tests.hardware.nvml import put_nvml
 from tests.processes import run_python, wait_until
 
@@ -141,3 +141,12 @@ def test_a_summary_computed_by_hand(tmp_path):
         assert math.isnan(unknown["gpu_energy_j"])
     path.write_text(path.read_text()[:-3])
     assert summarise(path)["monitored_s"] == 10
+
+
+def test_what_others_do_on_the_gpus_is_a_share_of_time(monkeypatch):
+    """0.6 of two GPUs that are at work for 90 and 30 % of it; 0 of GPUs that do not say."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    put_gpus(monkeypatch)
+    assert measure_gpu_use() == 0.6
+    put_gpus(monkeypatch, is_silent=True)
+    assert measure_gpu_use() == 0
