@@ -2,6 +2,7 @@
 colours.
 """
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,6 +59,13 @@ def test_one_worker_draws_what_two_do(sample, tmp_path):
     assert calls == [(done, 6) for done in (2, 4, 6)]
     with pytest.raises(DrError, match="choose another folder"):
         draw_sample(tmp_path)
+
+
+def test_the_sample_keeps_its_pictures(sample):
+    """Mean red of each, as it was drawn in November 2026: thresholds and the gallery rest on it."""
+    photographs = sorted((sample / "images").iterdir())
+    reds = [cv2.imread(str(path))[:, :, 2].mean() for path in photographs]
+    assert reds == pytest.approx([75.36, 89.88, 67.16, 63.80, 151.89, 139.65], abs=0.1)
 
 
 @pytest.mark.slow
