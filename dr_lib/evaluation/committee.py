@@ -30,7 +30,7 @@ DOES = (
 AIMS = {  # of the operating points, for people
     "high sensitivity": "With a score chosen to miss few patients",
     "high specificity": "With a higher score, chosen to send few patients needlessly",
-    "": "With the score {}, which was given by hand",
+    "": "With the score {}, given by those who made this test",
 }
 NOT_FOR = (
     "To decide alone: it is not a medical device. A doctor decides about each patient.",

@@ -37,7 +37,7 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
     Returns:
         A row per stage of STAGES and per reason: `stage`, `reason`, `num_patients`, `num_images`.
     """
-    # of pooled folds each is tested once
+    # each is tested in one of pooled folds, whose test rows come last
     table = predictions.table.drop_duplicates("image_id", keep="last")
     is_lost = (table["split"] == "test") & table["probability_referable"].isna()
     stage = table["split"].mask(is_lost, "ungradable").map(STAGES)

@@ -113,15 +113,14 @@ def _pool_folds(folds: Sequence[Predictions]) -> Predictions:
     if by_patient.nunique().max() > 1:
         names = ", ".join(fold.name for fold in folds)
         raise DrError(f"{names}: a patient is tested twice: they are not folds of one split")
-    is_used = table["split"].isin(SIDES)
-    if missing := set(table.loc[is_used, "image_id"]) - set(test["image_id"]):
+    used = table[table["split"].isin(SIDES)]
+    if missing := set(used["image_id"]) - set(test["image_id"]):
         raise DrError(
             f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
         )
-    validation = table[table["split"] == "validation"]
-    unused = table[~is_used & (table["fold"] == 1)]
+    others = table[~table["split"].isin(["train", "test"])]
     return folds[0]._replace(
-        table=pd.concat([validation, unused, test]),
+        table=pd.concat([others, test]),
         version=find_only(test, "model_version"),
         files=tuple(file for fold in folds for file in fold.files),
     )

@@ -147,11 +147,12 @@ def read_file(path: Path, sheet: str = "", columns: Sequence[str] = ()) -> Predi
 def _read_table(path: Path, title: str, columns: Sequence[str]) -> pd.DataFrame:
     """Read a file's cells as text, indexed by line, with our column names and words."""
     sheet = read_sheet(path, title, columns)
-    names = sheet.names
+    names = {*sheet.names}
+    has_five = names >= {*OF_GRADES}
     missing = [column for column in ("image_id", "patient_id", "split") if column not in names]
-    if not {"grade", "referable"} & set(names):
+    if not names & {"grade", "referable"}:
         missing.append("grade or referable")
-    if OF_REFERABLE not in names and not set(OF_GRADES) <= set(names):
+    if OF_REFERABLE not in names and not has_five:
         missing.append("probability_referable, or probability_0 to probability_4")
     if missing:
         raise DrError(
@@ -161,7 +162,7 @@ def _read_table(path: Path, title: str, columns: Sequence[str]) -> pd.DataFrame:
             " patient_id into image_id, and where it is two eyes, write two rows"
         )
     table = take_columns(sheet)
-    if not set(OF_GRADES) <= set(names):  # those of two classes are none of grades
+    if not has_five:  # those of two classes are none of grades
         table = table.drop(columns=OF_GRADES, errors="ignore")
     table = table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
     table = table.reindex(columns=table.columns.union([*EVALUATED], sort=False), fill_value="")

@@ -54,7 +54,7 @@ SMALL = draw(73, 30, 10, 90, camera=["A"] * 63 + ["B"] * 37 + ["C"] * 3 + ["A", 
         (  # Wilson's bounds of 36 of 40 and of 48 of 60, by his formula in R
             GOOD,
             [
-                "<p>With the score 0.5, which was given by hand:</p>",
+                "<p>With the score 0.5, given by those who made this test:</p>",
                 "40 patients with the disease, 36 are found, 90 of 100 (77 to 96); 4 are missed.",
                 "60 patients without it, 48 are not sent, 80 of 100 (68 to 88); 12 are sent need",
                 "Of the 48 patients whom it sends, 36 have the disease.",
@@ -107,7 +107,7 @@ def test_a_committee_reads_portuguese_and_no_names(tmp_path):
     assert find_english(page) == [] and '<html lang="pt">' in page
     assert "De 100 pacientes com a doença: encontrados 63, 63 de 100 (53 a 72)" in page
     assert "câmera B, 47 de 100 (36 a 59)" in page
-    assert "<p>Com a nota 0,95, que foi dada à mão:</p>" in page
+    assert "<p>Com a nota 0,95, dada por quem fez este teste:</p>" in page
     assert "it sends none" in read(tmp_path, GOOD, thresholds="")
     people = [f"Ana {k}" for k in range(25)]
     assert "Ana" not in read(tmp_path, GOOD.assign(camera=people * 4))

@@ -3,6 +3,7 @@
 import pytest
 
 from dr_lib.errors import DrError
+from dr_lib.evaluation.groups import count_flow
 from dr_lib.evaluation.points import choose_points, measure_points
 from dr_lib.evaluation.predictions import average_sets, read_predictions
 from tests.evaluation.test_table import GRADES, TABLE, TEST, TRAIN, VALIDATION, change
@@ -83,6 +84,7 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
         counts += row[["tp", "fn"]]
     (pooled,) = read_predictions(*paths, folds=True)
     assert pooled.test["image_id"].is_unique and len(pooled.test) == len(TABLE)
+    assert count_flow(pooled)["num_images"].tolist() == [len(TABLE)]
     points = choose_points(pooled)
     measured = measure_points(pooled, points)
     assert measured.loc[2, ["tp", "fn"]].tolist() == counts.tolist() and counts["fn"]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import expit
 
 from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc, score_kappa
 from dr_lib.statistics.calibration import fit_calibration
@@ -12,6 +13,7 @@ pytestmark = pytest.mark.slow
 STUDIES = 5000
 CLOSED_FORM = 0.065  # may miss so often
 RESAMPLED = 0.08  # of 500 studies
+MANY = 200_000
 
 
 def number_photographs(patients: int, photographs: str, rng) -> np.ndarray:
@@ -31,11 +33,14 @@ def draw_normal(patient: np.ndarray, rng, alike: float = 0.5) -> np.ndarray:
     return alike**0.5 * shared + (1 - alike) ** 0.5 * rng.normal(size=len(patient))
 
 
-def count_missed(found: list, truth: float) -> float:
-    """The share of intervals without the truth; what has no interval says nothing."""
-    bounds = np.array([each[1:3] for each in found])
-    bounds = bounds[np.isfinite(bounds).all(axis=1)]
-    return float(np.mean((bounds[:, 0] > truth) | (bounds[:, 1] < truth)))
+def count_missed(study, truth: float, number: int = STUDIES) -> float:
+    """The share of intervals without the truth, of what a study returns; what has no interval says
+    nothing.
+    """
+    rng = np.random.default_rng(0)
+    bounds = np.array([study(rng)[1:3] for _ in range(number)])
+    low, high = bounds[np.isfinite(bounds).all(axis=1)].T
+    return np.mean((low > truth) | (high < truth))
 
 
 @pytest.mark.parametrize(
@@ -52,83 +57,69 @@ def test_an_auc_misses_in_no_more_than_six_and_a_half_percent(
     auc, ill, well, photographs, step
 ):
     """Binormal, patients of one kind each, from 0.80 to 0.998."""
-    rng = np.random.default_rng(0)
     away = 2**0.5 * stats.norm.ppf(auc)
     if step:
         edges = step * (np.arange(-200, 200) + 0.5)
         others, with_it = (np.diff(stats.norm.cdf(edges - mean)) for mean in (0, away))
         auc = with_it @ (np.cumsum(others) - others / 2)
-    found = []
-    for _ in range(STUDIES):
+
+    def study(rng):
         patient = number_photographs(ill + well, photographs, rng)
         positive = patient < ill
         score = draw_normal(patient, rng) + away * positive
         score = step * np.round(score / step) if step else score
-        found.append(auc_interval(positive, score, patient))
-    assert count_missed(found, auc) <= CLOSED_FORM
+        return auc_interval(positive, score, patient)
+
+    assert count_missed(study, auc) <= CLOSED_FORM
 
 
 @pytest.mark.parametrize(
     ("share", "patients", "photographs"),
-    [
-        (0.5, 30, "two"),
-        (0.9, 100, "many"),
-        (0.9, 200, "one of 20"),
-    ],
+    [(0.5, 30, "two"), (0.9, 100, "many"), (0.9, 200, "one of 20")],
 )
 def test_a_share_misses_in_no_more_than_six_and_a_half_percent(share, patients, photographs):
     """Of eyes that are alike."""
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(STUDIES):
+
+    def study(rng):
         patient = number_photographs(patients, photographs, rng)
-        success = draw_normal(patient, rng) < stats.norm.ppf(share)
-        found.append(proportion_interval(success, patient))
-    assert count_missed(found, share) <= CLOSED_FORM
+        return proportion_interval(draw_normal(patient, rng) < stats.norm.ppf(share), patient)
+
+    assert count_missed(study, share) <= CLOSED_FORM
 
 
 @pytest.mark.parametrize(("patients", "true"), [(40, 1.0), (100, 0.5)])
 def test_a_slope_misses_in_no_more_than_six_and_a_half_percent(patients, true):
     """Of two eyes that are alike, whose logits are right, or twice too extreme."""
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(STUDIES):
-        patient = np.arange(patients).repeat(2)
-        logit = 1.5 * draw_normal(patient, rng) - 0.5
-        positive = draw_normal(patient, rng, 0.3) < stats.norm.ppf(1 / (1 + np.exp(-logit)))
-        found.append(fit_calibration(positive, 1 / (1 + np.exp(-logit / true)), patient)[1])
-    assert count_missed(found, true) <= CLOSED_FORM
-
-
-def draw_study(patients: int, rng) -> dict:
-    """Two eyes of each patient with their grades, and two tests of them."""
     patient = np.arange(patients).repeat(2)
-    severity = draw_normal(patient, rng)
-    tests = [severity + error * draw_normal(patient, rng) for error in (0.7, 1.0)]
-    levels = [0, 0.7, 1.4, 2.1]
-    return {
-        "patient": patient,
-        "y": severity > 0.7,
-        "tests": tests,
-        "grade": np.digitize(severity, levels),
-        "predicted": np.digitize(tests[0], levels),
-    }
 
+    def study(rng):
+        logit = 1.5 * draw_normal(patient, rng) - 0.5
+        positive = draw_normal(patient, rng, 0.3) < stats.norm.ppf(expit(logit))
+        return fit_calibration(positive, expit(logit / true), patient)[1]
 
-def resample(study: dict, what: str):
-    """A score of the study, with its interval."""
-    y, patient = study["y"], study["patient"]
-    if what == "auc difference":
-        first, second = (score_auc(y, test) for test in study["tests"])
-        return bootstrap_patients(lambda w: second(w) - first(w), y, patient)
-    return bootstrap_patients(score_kappa(study["grade"], study["predicted"]), y, patient)
+    assert count_missed(study, true) <= CLOSED_FORM
 
 
 @pytest.mark.parametrize("what", ["auc difference", "kappa"])
 @pytest.mark.parametrize("patients", [80, 200])
 def test_the_bootstrap_misses_in_no_more_than_eight_percent(what, patients):
-    """500 studies; the truth is that of 200,000 patients."""
-    rng = np.random.default_rng(0)
-    truth = resample(draw_study(200_000, rng) | {"patient": np.zeros(400_000, int)}, what).value
-    found = [resample(draw_study(patients, rng), what) for _ in range(500)]
-    assert count_missed(found, truth) <= RESAMPLED
+    """500 studies of two eyes of each patient with their grades, and of two tests of them; the
+    truth is that of 200,000 patients.
+    """
+    levels = [0, 0.7, 1.4, 2.1]
+
+    def study(rng, patients=patients):
+        patient = np.arange(patients).repeat(2)
+        severity = draw_normal(patient, rng)
+        first, second = (severity + error * draw_normal(patient, rng) for error in (0.7, 1.0))
+        y = severity > 0.7
+        score = score_kappa(np.digitize(severity, levels), np.digitize(first, levels))
+        if what == "auc difference":
+            aucs = score_auc(y, first), score_auc(y, second)
+            score = lambda weights: aucs[1](weights) - aucs[0](weights)  # noqa: E731
+        if patients == MANY:
+            return score(np.ones((1, len(y))))
+        return bootstrap_patients(score, y, patient)
+
+    (truth,) = study(np.random.default_rng(0), MANY)
+    assert count_missed(study, truth, 500) <= RESAMPLED

@@ -19,16 +19,21 @@ from dr_lib.statistics.times import (
 NUM_STUDIES = 5000
 
 
-def index(num_sessions, num_runs, name="boot"):
-    """Runs of sessions, each with its repetition."""
-    sessions = [f"{name} {k}" for k in range(num_sessions)]
-    return pd.MultiIndex.from_product([sessions, range(num_runs)], names=["session", "pair"])
+def name_runs(values):
+    """A time of each session and run, (sessions, runs), as the rules take them."""
+    places = [range(number) for number in values.shape]
+    index = pd.MultiIndex.from_product(places, names=["session", "pair"])
+    return pd.Series(values.ravel(), index)
 
 
-def logs(*shape, seed=1, name="boot"):
+def draw(*shape, seed=1):
     """Logarithms of times of about 60 s that spread by 10 %."""
-    values = np.random.default_rng(seed).normal(np.log(60), 0.1, np.prod(shape))
-    return pd.Series(values, index(*shape, name))
+    return np.random.default_rng(seed).normal(np.log(60), 0.1, shape)
+
+
+def logs(*shape):
+    """The same as the rules take them."""
+    return name_runs(draw(*shape))
 
 
 def check(found, value, low, high, n, scope=""):
@@ -41,30 +46,28 @@ def test_one_mean_is_that_of_sessions_or_of_one_sessions_runs():
     """statsmodels' t on four medians; on five runs, where the interval says nothing of the next
     session.
     """
-    several = logs(4, 5)
-    medians = DescrStatsW(np.median(several.to_numpy().reshape(4, 5), axis=1))
-    check(bound_mean(several), medians.mean, *medians.tconfint_mean(), 4)
-    one = logs(1, 5)
-    runs = DescrStatsW(one.to_numpy())
-    check(bound_mean(one), runs.mean, *runs.tconfint_mean(), 5, WITHIN)
+    several = draw(4, 5)
+    medians = DescrStatsW(np.median(several, axis=1))
+    check(bound_mean(name_runs(several)), medians.mean, *medians.tconfint_mean(), 4)
+    runs = DescrStatsW(several[0])
+    check(bound_mean(name_runs(several[:1])), runs.mean, *runs.tconfint_mean(), 5, WITHIN)
 
 
 def test_two_groups_of_one_machine_are_compared_by_pairs():
     """statsmodels' t on five differences."""
-    differences = logs(1, 5) - logs(1, 5, seed=2)
-    pairs = DescrStatsW(differences.to_numpy())
-    check(compare_pairs(differences), pairs.mean, *pairs.tconfint_mean(), 5)
+    differences = draw(1, 5) - draw(1, 5, seed=2)
+    pairs = DescrStatsW(differences[0])
+    check(compare_pairs(name_runs(differences)), pairs.mean, *pairs.tconfint_mean(), 5)
 
 
 def test_two_machines_are_compared_by_the_medians_of_their_sessions():
     """statsmodels' Welch on three and four numbers, however many runs they are of."""
-    a = logs(3, 5, name="TPU")
-    b = logs(4, 2, seed=2, name="T4")
-    shaped = (a.to_numpy().reshape(3, 5), b.to_numpy().reshape(4, 2))
-    medians = [np.median(side, axis=1) for side in shaped]
+    sides = draw(3, 5), draw(4, 2, seed=2)
+    medians = [np.median(side, axis=1) for side in sides]
     welch = CompareMeans(*map(DescrStatsW, medians))
     value = medians[0].mean() - medians[1].mean()
-    check(compare_machines(a, b), value, *welch.tconfint_diff(usevar="unequal"), 3)
+    found = compare_machines(*map(name_runs, sides))
+    check(found, value, *welch.tconfint_diff(usevar="unequal"), 3)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,7 @@ def test_an_interval_of_95_percent_misses_at_most_6(rule, n, spreads, between, d
             if not sides or rule is compare_machines:
                 sessions = rng.normal(0, between, (n, 1))
             runs = rng.normal(0, spread, shape) + np.log(2) * (rng.random(shape) < doubled)
-            sides.append(pd.Series((runs + sessions).ravel(), index(*shape)))
+            sides.append(name_runs(runs + sessions))
         if rule is compare_pairs:
             sides = [sides[0] - sides[1]]
         bound = rule(*sides) if rule is compare_machines else rule(sides[0])
