@@ -86,13 +86,10 @@ def price_endpoints(
     the cheapest of a network first.
 
     Args:
-        timed: rows of notebook 22, of a `Selection`; each has the means of its requests, the first
-            one among them, as in the paper.
+        timed: rows of notebook 22, of a `Selection`.
         requests_per_day: answered by the month's mean.
-        p99_ms: 99 % of the responses must take at most this long; a load test that allowed more
-            says nothing.
-        busiest_hour: the largest share of a day's requests that one hour takes, 1/24 where they
-            come evenly, 1/8 where a clinic is open for eight hours.
+        p99_ms: bound of 99 % of the responses; a load test that allowed more says nothing.
+        busiest_hour: share of a day's requests; 1/8 where a clinic is open for eight hours.
         instance: whose price rows without a label, or a machine that has one, get.
 
     Returns:
@@ -100,8 +97,8 @@ def price_endpoints(
         the mean of `predict_ms` over them, `busy_ms` (decoding and cropping occupy the server,
         too), `usd_per_million_never_idle`, `rate_per_s` that one machine held, `num_machines`,
         `usd_per_month`, all with _low and _high, and _scope if it is less than any session;
-        `reason` (empty, or one of REASONS) and `disturbed`. Endpoints of several sessions have
-        bounds from three sessions each, as two machines do.
+        `reason` (empty, or one of REASONS) and `disturbed`. Where a network has several sessions,
+        bounds take three of each endpoint.
 
     Raises:
         DrError: a number is not valid, or no run was loaded.

@@ -44,7 +44,6 @@ def export_untrained(
         save_model(network, artifact)
     else:
         artifact = folder / FORMATS[format_name]
-        artifact.unlink(missing_ok=True)
         convert(network, format_name, artifact, calibration=examples)
 
     facts = {
@@ -54,7 +53,6 @@ def export_untrained(
         "image_size": image_size,
         "grades": list(GRADES),
         "threshold": 0.5,
-        "threshold_from": "not chosen",
         "crop_size": max(IMAGE_SIZE, image_size),
         "crop_method": "robust",
         "weights": "none: random weights, untrained",

@@ -62,9 +62,8 @@ def export_model(
     """Convert a trained model, compare each format with the Keras network, and write those that
     pass.
 
-    `out`/<format> becomes a model folder with the source's facts and the gate's row. It is written
-    beside its place and then renamed; what lay there is replaced whole. A refused format writes
-    nothing and leaves what lay there.
+    `out`/<format> becomes a model folder with the source's facts and the gate's row, renamed into
+    its place in one step. A refused format writes nothing and leaves what lay there.
 
     Args:
         folder: a model folder that holds a .keras file.
@@ -79,9 +78,8 @@ def export_model(
         (empty where nothing was written).
 
     Raises:
-        DrError: an unknown format, the folder holds no Keras model that grades, there are no
-            photographs, the model may have learned from them or gives all the same probability, or
-            a conversion failed.
+        DrError: the folder holds no Keras model that grades, there are no photographs, the model
+            may have learned from them or gives all the same probability, or a conversion failed.
     """
     source = _open_source(folder, labelled)
     network = load_network(source.artifact, source.facts["model"])

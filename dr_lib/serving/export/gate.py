@@ -35,24 +35,21 @@ def compare(
     """Compare a network's predictions for graded photographs before and after conversion.
 
     A format passes if no probability, of a grade or of referable disease, moves by more than
-    ROUNDING. Otherwise it must be shown to lose few patients: a patient is referable if one
-    photograph is, and is referred if one photograph reaches the threshold. Of the referable
-    patients whom the network refers some may no longer be, of the others whom it does not some may
-    be now; the upper bounds of both shares must be below MAX_LOSS. What is gained elsewhere makes
-    up for nothing. A network that refers nobody, or everybody, cannot be judged so, and a format
-    that tells no photographs apart never passes.
+    ROUNDING. Otherwise it must lose few patients, who are referable if one photograph is, and
+    referred if one reaches the threshold. Of the referable ones whom the network refers some may no
+    longer be, of the others whom it does not some may be now: the upper bounds of both shares must
+    be below MAX_LOSS, whatever is gained elsewhere. A network that refers nobody, or everybody,
+    cannot be judged so, and a format that tells no photographs apart never passes.
 
     Args:
-        grade: (n,) 0-4, as graded by people.
-        patient_id: (n,) whose photograph it is.
+        grade, patient_id: (n,) 0-4, as graded by people, and whose photograph it is.
         before, after: (n, 5) probabilities of the network and of the format.
         threshold: of the probability of referable disease.
 
     Returns:
-        num_images, num_patients, max_abs_difference of such a probability; by patient
-        sensitivity_before, sensitivity_after, specificity_before, specificity_after,
-        lost_sensitivity_high and lost_specificity_high; passes, reason (empty where it passes); the
-        warning of `find_doubt`.
+        num_images, num_patients, max_abs_difference; by patient sensitivity and specificity _before
+        and _after, lost_sensitivity_high and lost_specificity_high; passes, reason (empty where it
+        passes); the warning of `find_doubt`.
 
     Raises:
         DrError: a row is no probabilities.
@@ -60,22 +57,18 @@ def compare(
     _check_probabilities(before)
     _check_probabilities(after)
     is_referable = grade >= REFERABLE_FROM
-    photographs = pd.DataFrame(
-        {
-            "is_referable": is_referable,
-            "was_referred": sum_referable(before) >= threshold,
-            "is_referred": sum_referable(after) >= threshold,
-        }
-    )
-    patients = photographs.groupby(np.asarray(patient_id)).any()
+    columns = {
+        "is_referable": is_referable,
+        "was_referred": sum_referable(before) >= threshold,
+        "is_referred": sum_referable(after) >= threshold,
+    }
+    patients = pd.DataFrame(columns).groupby(np.asarray(patient_id)).any()
     change = before - after
-    max_abs_difference = float(
-        max(np.abs(change).max(), np.abs(sum_referable(change)).max())  # a sum moves by more
-    )
+    largest = max(np.abs(change).max(), np.abs(sum_referable(change)).max())  # of a sum too
     row = {
         "num_images": len(grade),
         "num_patients": len(patients),
-        "max_abs_difference": max_abs_difference,
+        "max_abs_difference": float(largest),
     }
     reasons = []
     for name, kind, right in (
@@ -103,15 +96,14 @@ def compare(
             f"the network refers {referred} of {len(patients)} patients at its threshold of"
             f" {threshold:.3g}, so what a format loses cannot be judged"
         ]
-    if max_abs_difference <= ROUNDING:
+    if largest <= ROUNDING:
         reasons = []
     if same := _describe_same(after):
         reasons.append(f"the format gives {same}")
-    row["warning"] = ""
+    warning = ""
     if patients["is_referable"].nunique() == 2:
-        auc = auc_interval(is_referable, sum_referable(before), patient_id)
-        row["warning"] = find_doubt(auc)
-    return {**row, "passes": not reasons, "reason": "; ".join(reasons)}
+        warning = find_doubt(auc_interval(is_referable, sum_referable(before), patient_id))
+    return {**row, "warning": warning, "passes": not reasons, "reason": "; ".join(reasons)}
 
 
 def bound_share(number: int, total: int) -> float:

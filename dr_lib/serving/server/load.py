@@ -65,8 +65,8 @@ def run_closed_loop(
 
     Returns:
         A row per request, failed ones too: `sent_s` since the first; `round_trip_ms`, from opening
-        the connection to the answer's last byte; `decode_ms` and `predict_ms`, as the server says;
-        `error`, empty where there is a prediction.
+        the connection to the answer's last byte, which is `response_ms` too; `decode_ms` and
+        `predict_ms`, as the server says; `error`, empty where there is a prediction.
 
     Raises:
         DrError: the first one is not answered with a prediction.
@@ -79,7 +79,7 @@ def run_closed_loop(
         row = _measure(send, files[request % len(files)])
         if row["error"] and not rows:
             raise DrError(f"the first request failed, {row['error']}: check the address")
-        rows.append({"sent_s": sent_s, **row})
+        rows.append({"sent_s": sent_s, **row, "response_ms": row["round_trip_ms"]})
     return pd.DataFrame(rows)
 
 
@@ -99,8 +99,8 @@ def run_open_loop(
         seed: of the arrivals.
 
     Returns:
-        The columns of `run_closed_loop`, `rate_per_s`, and `response_ms` from when the request was
-        due.
+        The columns of `run_closed_loop`, but `response_ms` from when the request was due, and
+        `rate_per_s`.
     """
     num_requests = max(1, round(rate_per_s * seconds))
     due = np.sort(np.random.default_rng(seed).uniform(0, seconds, num_requests)).tolist()
@@ -136,7 +136,7 @@ def summarise_load(requests: pd.DataFrame) -> dict[str, Any]:
     ends_s = requests["sent_s"] + requests["round_trip_ms"] / 1e3
     answered_per_s = float(len(answered) / ends_s.max())
     is_open = "rate_per_s" in requests
-    response = answered["response_ms" if is_open else "round_trip_ms"]
+    response = answered["response_ms"]
     return {
         "loop": "open" if is_open else "closed",
         "n": len(requests),
