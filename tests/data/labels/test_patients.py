@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.labels.patients import number_visits
-from dr_lib.data.labels.schema import fold_id, read_words
+from dr_lib.data.labels.schema import read_words
 from dr_lib.data.labels.tables import Labels, read_labels
 from dr_lib.errors import DrError
 
@@ -44,6 +44,7 @@ NUMBER = "Prontuário"
         (["patient"], "10,a 10.000,c 1.10,d 1.1,e", "abcd", "by patient: 4"),
         (["patient"], "a01b1,a a1b01,b 00ff,c 0ff,d", "abcd", "by patient: 4"),
         (["patient"], "NA,a NA,b 7,c", "abc", "unknown for 2 of 3 photographs"),
+        (["patient"], "Jos\u00e9,a Jose\u0301,b", "aa", "patient: 1"),
         # file names
         (["patient"], "NA,1_left NA,1_right", "aa", "patients by file names: 1"),
         ([], "1_left 2_left 3_right", "abc", "3 of 3 photographs.*not another for"),
@@ -72,6 +73,8 @@ SPELT = "ids of patients differ only in case, blanks, leading zeros or .0: write
     [
         (["patient"], "007,a 8,b 7,c", f"rows 2, 4: {SPELT}"),
         (["patient"], "P1,a p1,b p2,c", f"rows 2, 3: {SPELT}"),
+        (["patient"], "A~B,a a\u200b~~b,b", f"rows 2, 3: {SPELT}"),
+        (["patient"], "7,a 7.0,b 70,c 1.05,d 1.5,e", f"rows 2, 3: {SPELT}"),
         ([], "1_left 01_right 1_right", f"rows 2, 3, 4: {SPELT}"),
         # a name and a number, which may be of other people
         ([NAME, NUMBER], "Ana,1,a Ana,1,b", "rows 2, 3: patient_id .*--column patient_id=2"),
@@ -155,11 +158,3 @@ def test_an_eye_with_two_grades_is_named_unless_the_visits_are(tmp_path):
         path.write_text(f"patient,eye,{header},image,grade\n{rows}")
         said = " ".join(read_labels(tmp_path / "images", path).said)
         assert said.count("labels.csv, rows 2, 3: an eye of a patient has two grades") == number
-
-
-@pytest.mark.parametrize("other", ["07", "7,0", "\uff17"])
-def test_one_number_in_two_ways_is_one_id(other):
-    """A spreadsheet drops zeros or adds decimals; 10 stays 10, and 1.05 another than 1.5."""
-    assert fold_id("7") == fold_id(other) and fold_id("pt1") == fold_id("PT 01")
-    assert fold_id("Jos\u00e9  Alves") == fold_id("JOSE\u0301\u00a0ALVES\u200b")
-    assert len({fold_id(name) for name in ("7", "70", "10", "1", "1.05", "1.5", "105")}) == 7

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from dr_lib.data.labels.tables import read_labels
@@ -37,15 +36,13 @@ def test_reads_a_folder_and_a_csv(folder):
     csv += "sub/c3.jpg,4,q,,test\ngone,2,,,\na1.png,,,,\na1.jpg,0,p,L,train\n"
     images, labels = folder(csv, "a1.jpg", "a1.png", "b2.JPG", "sub/c3.jpg", "other/c3.jpg")
     found = read_labels(images, labels)
-    expected = pd.DataFrame(
-        [
-            (2, str(images / "a1.jpg"), "a1.jpg", "p", "left", 0, "train"),
-            (4, str(images / "b2.JPG"), "b2.JPG", "q", "right", 3, "validation"),
-            (5, str(images / "sub" / "c3.jpg"), "sub/c3.jpg", "q", "", 4, "test"),
-        ],
-        columns=["row", "image", "file", "patient", "eye", "grade", "official"],
-    )
-    pd.testing.assert_frame_equal(found.table, expected)
+    rows = found.table.drop(columns="image").astype(str).agg(" ".join, axis=1)
+    assert rows.tolist() == [
+        "2 a1.jpg p left 0 train",
+        "4 b2.JPG q right 3 validation",
+        "5 sub/c3.jpg q  4 test",
+    ]
+    assert found.table["image"][0] == str(images / "a1.jpg")
     assert found.unusable.values.tolist() == [
         [6, "gone", "no such file"],
         [7, str(images / "a1.png"), "no grade"],
