@@ -116,9 +116,14 @@ def _read(source: str | Path, dataset: str) -> list[np.ndarray]:
     for place in (0, 2):
         images = arrays[place]
         labels = arrays[place + 1].ravel()
-        is_right = images.dtype == np.uint8 and images.shape[1:3] == shape[:2]
-        is_right = is_right and images.size == len(labels) * np.prod(shape) > 0
-        if not is_right or labels.dtype.kind not in "iu" or not np.isin(labels, DIGITS).all():
+        is_right = (
+            images.dtype == np.uint8
+            and images.shape[1:3] == shape[:2]
+            and images.size == len(labels) * np.prod(shape) > 0
+            and labels.dtype.kind in "iu"
+            and np.isin(labels, DIGITS).all()
+        )
+        if not is_right:
             raise DrError(
                 f"{path}: {ARRAYS[place]} is {images.dtype} {images.shape}, {ARRAYS[place + 1]}"
                 f" {labels.dtype} {labels.shape}: give uint8 (n, {shape}) and n labels from 0 to 9"
@@ -149,10 +154,10 @@ def _fetch(dataset: str) -> Path:
     if path.is_file():
         return path
     # loading needs no backend, but Keras does not start without one that is installed
-    backends = [name for name in ("torch", "jax", "tensorflow") if find_spec(name)]
+    backend = next(filter(find_spec, ("torch", "jax", "tensorflow")), "numpy")
     fetched = subprocess.run(
         [sys.executable, "-m", __name__, dataset, path],
-        env={**os.environ, "KERAS_BACKEND": [*backends, "numpy"][0]},
+        env={**os.environ, "KERAS_BACKEND": backend},
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
