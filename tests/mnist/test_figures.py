@@ -139,6 +139,8 @@ def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
     assert titles == [f"against Keras / TensorFlow, batch {batch}, CPU" for batch in (1, 32)]
     assert {line.get_linestyle() for line in like.lines[:2]} == {"-"}
     assert {line.get_linestyle() for line in unlike.lines[:2]} == {":"}
+    (legend,) = figure.legends
+    assert [line.get_linestyle() for line in legend.get_lines()] == ["-", "-", ":"]
     assert like.lines[1].get_ydata()[-1] == pytest.approx(60 / 0.2)
     assert unlike.lines[0].get_ydata()[-1] == pytest.approx(621 / 219)
     with pytest.raises(NoRunsError, match="Keras on the same host"):
