@@ -183,16 +183,16 @@ page.table(
 from dr_lib.scenarios import figures as scenarios
 
 page.figure(
-    scenarios.plot_time_and_cost(timed, lang),
+    scenarios.plot_scenarios(timed, ["train_s"], lang),
     "figure_2_3",
     "Training time of each scenario: bar, its mean; points, its runs, hollow if disturbed; beside "
     "them price x training of all of them.",
 )
-busy = scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
+busy = scenarios.plot_scenarios(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
 page.figure(
     busy, "figure_4", "Processor use: bar, mean of a scenario; points, means of its runs."
 )
-memory = scenarios.plot_utilisation(
+memory = scenarios.plot_scenarios(
     timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang
 )
 page.figure(

@@ -29,7 +29,7 @@ def claims(folders: tuple[Path, ...], out: Path | None, pool: str, only: str) ->
     for name, paper in PAPERS.items():
         rows = list_paper_rows(paper, runs)
         selection = select_runs(rows, pool=pooled, may_differ=paper.may_differ)
-        tables.append(judge_claims(name, selection).sort_index())
+        tables.append(judge_claims(name, selection))
     table = pd.concat(tables, ignore_index=True)
     shown = table[table["verdict"].isin(VERDICTS[:4])]
     ours = [write_span(row, "ours") for _, row in shown.iterrows()]
@@ -37,6 +37,6 @@ def claims(folders: tuple[Path, ...], out: Path | None, pool: str, only: str) ->
     if len(shown):
         click.echo(shown.assign(ours=ours)[columns].to_string(index=False))
     counts = table["verdict"].value_counts()
-    click.echo(", ".join(f"{verdict} {counts[verdict]}" for verdict in counts.index))
+    click.echo(", ".join(f"{verdict} {number}" for verdict, number in counts.items()))
     if out:
         table.to_csv(out, index=False)

@@ -23,8 +23,6 @@ def show_claims(page: Page, judged: pd.DataFrame) -> None:
         page: of the report.
         judged: from `judge_claims`.
     """
-    if judged.empty:
-        return
     say = page.say
     page.section("The paper's claims")
     words = say("Each claim, what the paper published, and what our rows say.")
@@ -46,7 +44,7 @@ def show_claims(page: Page, judged: pd.DataFrame) -> None:
     else:
         page.note("No claim can be judged.")
     counts = judged["verdict"].value_counts()
-    counted = [f"{say(verdict)} {counts[verdict]}" for verdict in VERDICTS if verdict in counts]
+    counted = [f"{say(verdict)} {number}" for verdict, number in counts.items()]
     summary = say("All {} claims: {}").format(len(judged), ", ".join(counted))
     page.html(f"<details><summary>{summary}</summary>{write_table(table)}</details>")
 
@@ -59,14 +57,14 @@ def _tabulate(page: Page, judged: pd.DataFrame) -> pd.DataFrame:
     places = []
     for row in judged.itertuples():
         place = row.reads or page.say(row.place)
-        if row.wording in WORDINGS:
-            place = page.say(WORDINGS[row.wording]).format(place)
+        wording = "reading" if row.reads else row.wording
+        if wording in WORDINGS:
+            place = page.say(WORDINGS[wording]).format(place)
         places.append(place)
-    table = judged[["id"]].assign(
+    table = judged.assign(
         claim=judged["words_pt" if is_portuguese else "words"],
         place=places,
         published=judged["published"].str.translate(COMMAS if is_portuguese else {}),
+        verdict=judged["verdict"].map(page.say),
     )
-    found = "ours ours_low ours_high n verdict"
-    table = table.join(judged.filter([*found.split(), "reason", "ours_scope"]))
-    return table.assign(verdict=table["verdict"].map(page.say))
+    return table.drop(columns=["wording", "reads", "words", "words_pt"])

@@ -7,7 +7,8 @@ of several groups are judged one by one: a claim holds if it does in each.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,20 +16,12 @@ import pandas as pd
 
 from dr_lib.claims.claims import MACHINE, Claim, read_claims
 from dr_lib.claims.papers import PAPERS
-from dr_lib.report.groups import (
-    STACK,
-    Selection,
-    choose_metric,
-    compare_models,
-    measure,
-    write_levels,
-)
+from dr_lib.report.groups import STACK, Selection, compare_models, measure, write_levels
 from dr_lib.report.rows import load
 from dr_lib.runs import schema
 from dr_lib.statistics.equivalence import is_equivalent
 from dr_lib.statistics.intervals import (
     LEVEL,
-    MIN_RUNS,
     NOTHING,
     BadSampleError,
     Interval,
@@ -45,13 +38,14 @@ VERDICTS = (
     "not measured",
     "not testable",
 )
-NAMES = ["instance_type", "priced_as", "accelerator"]  # of a machine that a claim names
-ARITHMETIC = ["matmul_precision", "conv_precision"]  # unknown ones are like nothing
-# what follows from the devices, or is not what computes
-DEVICES = (
-    "strategy num_replicas step_size threads cuda python numpy implementation"
-    " matmul_precision_requested batch_norm_requested"
+TRAINED = ["train_s", "steady_epoch_s"]  # by machines: compared where their models are equal
+# what machines that are compared have in common, beside what the rows' backend is a version of
+COMPUTES = (
+    "mode backend precision jit steps_per_execution input on_device batch_norm matmul_precision"
+    " conv_precision environment_settings cold keras"
 ).split()
+SERVES = ["tensorflow", "ai_edge_litert"]
+LOOSE = {*MACHINE, *STACK}  # what rows may miss of a filter, and still be shown
 
 
 class Verdict(NamedTuple):
@@ -59,37 +53,32 @@ class Verdict(NamedTuple):
     farthest from satisfying it.
     """
 
-    id: str
     verdict: str  # of VERDICTS
     reason: str  # what was compared with what, in numbers and column names
     ours: Measured | Interval = NOTHING
-
-
-class Part(NamedTuple):
-    """Rows of one group on each side, with the name of their `cell`."""
-
-    sides: list[pd.DataFrame]
-    name: str
-    num_missing: int = 0  # cells of the paper's design that were not run
-
-
-class Keys(NamedTuple):
-    """Columns that tell apart the rows of two sides."""
-
-    cells: list[str]  # of the paper's design, over which a mean goes
-    parts: list[str]  # in which both sides agree
-    own: list[str]  # of one side
-    unlike: list[str]  # of the work, in which they differ although the claim does not name it
 
 
 def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
     """Judge the claims of a paper by the timed rows of a selection.
 
     Returns:
-        A row per claim, those with a verdict of our own first: its `id`, `paper`, `wording`,
-        `place`, `reads`, `words`, `words_pt`, `published`, and the fields of `Verdict`, with `n`.
+        A row per claim: its `id`, `wording`, `place`, `reads`, `words`, `words_pt`, `published`,
+        and the fields of `Verdict`, with `n`.
     """
-    return _judge_all(paper, list_judged_rows(selection.timed))
+    timed = list_judged_rows(paper, selection.timed)
+    return tabulate_verdicts(read_claims(paper), timed, selection.pooled)
+
+
+def list_judged_rows(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
+    """List the rows that judge a paper's claims: timed ones with the columns that it derives, and
+    `percent_train`, the rounded share of photographs trained on.
+    """
+    if PAPERS[paper].derive:
+        timed = load(PAPERS[paper].derive)(timed)
+    sides = [f"num_images_{side}" for side in ("train", "validation", "test")]
+    number = timed.reindex(columns=sides).astype(float)
+    percent = 100 * number["num_images_train"] / number.sum(axis=1)
+    return timed.assign(percent_train=percent.round())
 
 
 def judge_data_sets(
@@ -102,62 +91,51 @@ def judge_data_sets(
     known = [trainings.get(name, {}) for name in rows["model"]]
     asked = {term.column for claim in read_claims("E") for term in claim.conditions}
     rows = rows.join(pd.DataFrame(known, rows.index).filter(sorted(asked - set(rows))))
-    return _judge_all("E", rows)
+    return tabulate_verdicts(read_claims("E"), rows)
 
 
-def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
-    shown = "id paper wording place reads words words_pt published".split()
-    rows = []
-    for claim in read_claims(paper):
-        verdict = judge(claim, timed)
-        row = {name: getattr(claim, name) for name in shown}
-        rows.append({**row, **verdict._asdict(), "n": verdict.ours.n})
-    judged = tabulate(rows)
-    order = judged["verdict"].map(VERDICTS.index).clip(lower=2)
-    return judged.loc[order.sort_values(kind="stable").index]
-
-
-def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
-    """List the rows that judge claims: the timed rows of a selection with the columns that papers
-    derive, and `percent_train`, the rounded share of photographs trained on.
+def tabulate_verdicts(
+    claims: Sequence[Claim], timed: pd.DataFrame, pooled: Collection[str] = ()
+) -> pd.DataFrame:
+    """Judge claims as `judge_claims` does by rows that have all the columns; those of `pooled` tell
+    no groups apart.
     """
-    for paper in PAPERS.values():
-        if paper.derive:
-            timed = load(paper.derive)(timed)
-    sides = [f"num_images_{side}" for side in ("train", "validation", "test")]
-    number = timed.reindex(columns=sides).astype(float)
-    percent = 100 * number["num_images_train"] / number.sum(axis=1)
-    return timed.assign(percent_train=percent.round())
+    columns = [*schema.HARDWARE, "priced_as", *schema.WORK, *STACK, "cold"]
+    if "predict_ms" in timed:
+        columns.append("model_version")
+    levels = write_levels(timed, [name for name in columns if name not in pooled])
+    shown = set("id wording place reads words words_pt published".split())
+    rows = []
+    for claim in claims:
+        verdict = judge(claim, timed, levels)
+        row = {**claim.model_dump(include=shown), **verdict._asdict(), "n": verdict.ours.n}
+        rows.append(row)
+    return tabulate(rows)
 
 
-def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
+def judge(claim: Claim, timed: pd.DataFrame, levels: pd.DataFrame) -> Verdict:
     """Judge whether a claim holds.
 
     Args:
         claim: of `read_claims`.
-        timed: one row per independent run, of `list_judged_rows`.
+        timed: one row per independent run.
+        levels: of these rows, as texts, in the columns that tell groups apart.
     """
     if claim.not_testable:
-        return Verdict(claim.id, "not testable", claim.not_testable)
-    sides, unlike = find_sides(claim, timed)
+        return Verdict("not testable", claim.not_testable)
+    sides, unmet = find_sides(claim, timed)
     if not all(map(len, sides)):
-        sought = " against ".join(";".join(map(str, side)) for side in claim.sides)
-        return Verdict(
-            claim.id, "not measured", f"no rows with {', '.join(claim.columns)}, {sought}"
-        )
-    keys = find_keys(claim, sides)
-    parts = list_parts(claim, sides, keys)
-    unlike += keys.unlike
-    found = decide(claim, parts) if parts else Verdict(claim.id, "undecided", "")
-    if not parts:
-        unlike = unlike or [*keys.parts, *keys.cells]
-    elif not unlike and claim.list_varied(is_hardware=True):
-        if not claim.list_varied(is_hardware=False):
-            unlike = sorted({name for part in parts for name in list_unlike(*part.sides)})
-        found = _compare_models(claim, found, parts)
-    if unlike:
-        reason = f"it differs in {', '.join(unlike)}"
-        return found._replace(verdict="not comparable", reason=reason)
+        sought = " against ".join(";".join(map(str, side)) for side in claim.rows)
+        return Verdict("not measured", f"no rows with {', '.join(claim.columns)}, {sought}")
+    rows, unlike = match_sides(claim, sides, levels)
+    found = Verdict("undecided", "")
+    if len(rows):
+        found = decide(claim, rows)
+        if claim.list_varied() & MACHINE and claim.columns[0] in TRAINED:
+            found = _compare_models(found, rows)
+    if unmet or unlike:
+        reason = f"it differs in {', '.join([*unmet, *unlike])}"
+        found = found._replace(verdict="not comparable", reason=reason)
     return found
 
 
@@ -169,223 +147,188 @@ def find_sides(claim: Claim, timed: pd.DataFrame) -> tuple[list[pd.DataFrame], l
     epochs, and the TPU as unmet.
     """
     columns = list(claim.columns)
-    timed = timed.dropna(subset=columns) if set(columns) <= set(timed) else timed[:0]
+    timed = timed.dropna(subset=columns) if {*columns} <= {*timed} else timed[:0]
     sides = []
     unmet = set()
-    for terms in claim.sides:
-        loose = [term for term in terms if term.column in (*MACHINE, *STACK)]
+    for terms in claim.rows:
         rows = timed
-        for term in [term for term in terms if term not in loose]:
-            rows = rows[term.test(rows)]
-        for term in [*loose, *claim.conditions] if len(rows) else ():
+        strict = [term for term in terms if term.column not in LOOSE]
+        loose = [term for term in terms if term.column in LOOSE]
+        for term in [*strict, *loose, *claim.conditions]:
             nearer = rows[term.test(rows)]
-            if nearer.empty:
-                unmet.add(str(term))
-            else:
+            if len(nearer) or term in strict:
                 rows = nearer
+            elif len(rows):
+                unmet.add(str(term))
         sides.append(rows)
     return sides, sorted(unmet)
 
 
-def find_keys(claim: Claim, sides: Sequence[pd.DataFrame]) -> Keys:
-    """Find the columns in which the sides have to agree, and those that tell groups apart.
+def match_sides(
+    claim: Claim, sides: Sequence[pd.DataFrame], levels: pd.DataFrame
+) -> tuple[pd.DataFrame, list[str]]:
+    """Match groups of both sides that differ in nothing but what the claim compares.
 
-    The stack follows from a framework or from a machine, where the claim compares these.
+    Returns:
+        The rows of each pair of groups, with the number of their `side`, the `part` that is judged
+        by itself, their `cell` of the paper's design, and how many are `missing` in the part;
+        without any rows also the columns in which all pairs differ.
     """
-    varied = claim.list_varied(is_hardware=True) | claim.list_varied(is_hardware=False)
-    if varied & {"framework", *STACK, *MACHINE}:
-        varied |= {*STACK}
-    if varied & {*MACHINE}:
-        varied |= {*MACHINE}
-    paper = PAPERS[claim.paper]
-    columns = [*schema.WORK, *STACK, *(schema.HARDWARE if claim.is_anywhere else NAMES)]
-    if "predict_ms" in sides[0] and sides[0]["predict_ms"].notna().any():
-        columns.append("model_version")
-    keys = Keys([], [], [], [])
-    for name in write_levels(pd.concat(sides), columns):
-        levels = [set(write_levels(side, [name]).get(name, [""])) for side in sides]
-        every = set.union(*levels)
-        if len(every) == 1:
-            continue
-        if set.intersection(*levels) and (len(sides) == 1 or name not in varied):
-            (keys.cells if name in paper.design else keys.parts).append(name)
-        elif name in {"code_sha256", *paper.may_differ} | varied:
-            keys.own.append(name)
-        else:
-            keys.unlike.append(f"{name} ({', '.join(sorted(every))})")
-    return keys
+    paper = PAPERS[claim.id[0]]
+    rows = pd.concat(side.assign(side=place) for place, side in enumerate(sides))
+    levels = levels.loc[rows.index].reset_index(drop=True)
+    rows = rows.reset_index(drop=True)
+    equal, free = _list_free(claim, levels)
+    varies = levels.nunique() > 1
+    levels = levels.loc[:, varies]
+    equal = equal.loc[:, varies]
+    every = equal.groupby(rows["side"]).agg(set)
+    shared = {name for name in every if set.intersection(*every[name])}
+    free |= {"code_sha256", *paper.may_differ} - {*shared, *paper.design}
+    equal = equal.drop(columns=free, errors="ignore")
+    design = {name: num for name, num in paper.design.items() if name not in free}
+    rows["cell"] = _tell_apart(levels.filter(design))
+    rows["part"] = _tell_apart(equal, rows["cell"])
+    rows["own"] = _tell_apart(levels, rows["cell"], rows["part"], rows["side"])
+    matched = _pair_groups(claim, rows, design)
+    if len(matched):
+        return matched, []
+    return matched, sorted({*equal} - shared) or ["the cells that were run"]
 
 
-def list_parts(claim: Claim, sides: Sequence[pd.DataFrame], keys: Keys) -> list[Part]:
-    """List the groups that are judged one by one, each with the cells that all sides ran."""
-    groups = []
-    for side in sides:
-        names = [_join(side, columns) for columns in (keys.parts, keys.own, keys.cells)]
-        labelled = side.assign(cell=names[2])
-        groups.append(list(labelled.groupby(names[:2])))
-    parts = []
-    for each in itertools.product(*groups):
-        common = set.intersection(*(set(rows["cell"]) for _, rows in each))
-        if len({name for (name, _), _ in each}) == 1 and common:
-            rows = [rows[rows["cell"].isin(common)] for _, rows in each]
-            names = dict.fromkeys(name for key, _ in each for name in key)
-            name = ", ".join(filter(None, names))
-            parts.append(Part(rows, name, _count_missing(claim, rows[0])))
-    if claim.is_anywhere or not parts:
-        return parts
-    # the machines that it names are of the design
-    num_missing = _count_missing(claim, pd.concat([part.sides[0] for part in parts]))
-    return [part._replace(num_missing=num_missing) for part in parts]
+def _list_free(claim: Claim, levels: pd.DataFrame) -> tuple[pd.DataFrame, set[str]]:
+    """List the columns in which sides may differ, and the levels of those in which they may not.
 
-
-def _join(rows: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
-    """Join the levels of columns to a name."""
-    levels = write_levels(rows.reindex(columns=columns), columns)
-    names = [", ".join(filter(None, row)) for row in levels.to_numpy()]
-    return pd.Series(names or "", rows.index)
-
-
-def _count_missing(claim: Claim, rows: pd.DataFrame) -> int:
-    """Count the cells of the paper's design, and of the machines that it names, that were not
-    run.
+    The stack follows from a framework or a machine that is compared with another one; machines
+    alone have one stack, to the minor version, but for what follows from the devices.
     """
-    terms = {term.column: term for term in (*claim.conditions, *claim.sides[0])}
-    number = 1
-    named = []
-    for name, num_levels in {**PAPERS[claim.paper].design, "priced_as": 1}.items():
-        patterns = terms[name].patterns if name in terms else ()
-        if len(patterns) != 1 and name in rows:
-            named.append(name)
-            number *= len(patterns) or num_levels
-    return max(0, number - len(rows[named].drop_duplicates())) if named else 0
+    varied = claim.list_varied()
+    free = {"cold", *varied}
+    if varied & MACHINE:
+        free |= MACHINE
+    if free & {"framework", *STACK, *MACHINE}:
+        free |= {*STACK}
+    if varied and varied <= MACHINE:
+        backends = {*levels.get("backend", ())} - {""}
+        free -= {*COMPUTES, *(backends or SERVES)}
+        patches = dict.fromkeys(schema.VERSIONS, r"^(\d+\.\d+).*")
+        levels = levels.replace(patches, r"\1", regex=True)
+    return levels, free
 
 
-def decide(claim: Claim, parts: Sequence[Part]) -> Verdict:
+def _tell_apart(levels: pd.DataFrame, *by: pd.Series) -> pd.Series:
+    """Join the levels that tell apart rows which all else has in common."""
+    names = pd.Series("", levels.index)
+    for column in levels:
+        if levels[column].groupby([names, *by]).nunique().max() > 1:
+            names = names + levels[column] + ", "
+    return names
+
+
+def _pair_groups(claim: Claim, rows: pd.DataFrame, design: Mapping[str, int]) -> pd.DataFrame:
+    """Pair the groups of both sides, or list those of one, with the cells that both ran.
+
+    Args:
+        claim: whose rows they are.
+        rows: with the names of their `side`, `cell`, `part` of both sides and `own` group.
+        design: number of levels of each column of the paper's design.
+    """
+    named = {term.column: term.patterns for term in (*claim.conditions, *claim.rows[0])}
+    num_cells = math.prod(len(named.get(name, range(num))) for name, num in design.items())
+    matched = []
+    for name, part in rows.groupby("part"):
+        groups = [side.groupby("own") for _, side in part.groupby("side")]
+        for pair in itertools.product(*groups):
+            common = set.intersection(*(set(side["cell"]) for _, side in pair))
+            if common and len(pair) == len(claim.rows):
+                label = name + "".join(dict.fromkeys(own for own, _ in pair))
+                both = pd.concat(side[side["cell"].isin(common)] for _, side in pair)
+                matched.append(both.assign(part=label, missing=num_cells - len(common)))
+    found = pd.concat(matched) if matched else rows[:0]
+    if len(matched) < len(named.get("priced_as", ())):  # the machines are of the design
+        found = found.assign(missing=num_cells)
+    return found
+
+
+def decide(claim: Claim, rows: pd.DataFrame) -> Verdict:
     """Compare each part with the claim's bounds.
 
     It holds if the interval of every part lies between the bounds: each has to, so each is asked
     with its own error (Berger 1982, Technometrics 24). It does not hold if that of one lies
     outside, by intervals that are right together. A part that lacks cells decides nothing.
-    """
-    low, high = claim.bounds
-    if claim.every_cell:
-        parts = [each for part in parts for each in _split(part)]
-    cases = [(column, part) for part in parts for column in claim.columns]
-    level = 1 - (1 - LEVEL) / len(cases)
-    try:
-        found = [measure_case(claim, *case) for case in cases]
-        together = [measure_case(claim, *case, level) for case in cases]
-    except BadSampleError as error:
-        return Verdict(claim.id, "undecided", str(error))
-    is_whole = [not part.num_missing for _, part in cases]
-    is_inside = [low <= each.low and each.high <= high for each in found]
-    is_outside = [each.high < low or each.low > high for each in together]
-    rooms = [min(each.low - low, high - each.high) for each in found]
-    worst = int(np.nanargmin(rooms)) if np.isfinite(rooms).any() else 0
-    ours = found[worst]
 
+    Args:
+        claim: of `read_claims`.
+        rows: of `match_sides`.
+    """
+    parts = rows.groupby(["part", "cell"] if claim.every_cell else ["part"])
+    cases = list(itertools.product(claim.columns, parts))
+    is_whole = [part["missing"].max() <= 0 for _, (_, part) in cases]
+    together = 1 - (1 - LEVEL) / len(cases)
+    try:
+        found = [measure_case(claim, column, part) for column, (_, part) in cases]
+        wider = [measure_case(claim, column, part, together) for column, (_, part) in cases]
+    except BadSampleError as error:
+        return Verdict("undecided", str(error))
+    low, high = claim.bounds
+    is_inside = [low <= each.low and each.high <= high for each in found]
+    is_outside = [each.high < low or each.low > high for each in wider]
+    rooms = [min(each.low - low, high - each.high) for each in found]
+    worst = int(np.nan_to_num(rooms, nan=np.inf).argmin())
     verdict = "undecided"
     if all(is_inside) and all(is_whole):
         verdict = "holds"
-    elif any(np.logical_and(is_outside, is_whole)):
+    elif np.logical_and(is_outside, is_whole).any():
         verdict = "does not hold"
-    reason = f"[{ours.low:.4g}, {ours.high:.4g}] vs [{low:.4g}, {high:.4g}]"
-    if np.isnan(ours.low):
-        reason = getattr(ours, "scope", "") or "no interval: no repetition ran every cell"
-    if len(cases) > 1:
-        reason += f" in {cases[worst][1].name}; {sum(is_inside)} of {len(cases)} satisfy it"
-    if num_missing := max(part.num_missing for part in parts):
-        reason += f"; {num_missing} cells of the design were not run"
-    return Verdict(claim.id, verdict, reason, ours)
-
-
-def _split(part: Part) -> list[Part]:
-    """Split a part by cell."""
-    parts = []
-    for cell in sorted(set(part.sides[0]["cell"])):
-        sides = [side[side["cell"] == cell] for side in part.sides]
-        name = ", ".join(filter(None, [part.name, cell]))
-        parts.append(Part(sides, name, part.num_missing))
-    return parts
+    column, (name, _) = cases[worst]
+    reason = f"{''.join(name)}{column}: {sum(is_inside)} of {len(cases)} satisfy it"
+    if not all(is_whole):
+        reason += f"; {rows['missing'].max()} cells of the design were not run"
+    return Verdict(verdict, reason, found[worst])
 
 
 def measure_case(
-    claim: Claim, column: str, part: Part, level: float = LEVEL
+    claim: Claim, column: str, part: pd.DataFrame, level: float = LEVEL
 ) -> Measured | Interval:
     """Measure the mean or the ratio of a part in the claim's unit.
 
-    A score of a model has the interval of its patients; what is counted, and always came out the
-    same, needs none.
+    A score of a model has the interval of its patients; what is counted needs none.
 
     Raises:
         BadSampleError: a number is zero, negative or infinite.
     """
-    rows = part.sides[0]
-    if f"{column}_low" in rows:
-        score = rows.iloc[0]
-        return Interval(
-            *score[[column, f"{column}_low", f"{column}_high"]], score["num_patients"]
-        )
-    values = rows[column].astype(float)
-    is_sure = claim.by_seed and len(values) >= MIN_RUNS and values.nunique() == 1
-    if claim.counted or (is_sure and np.isfinite(values).all()):
+    sides = [side for _, side in part.groupby("side")]
+    if f"{column}_low" in part:
+        names = [column, f"{column}_low", f"{column}_high", "num_patients"]
+        return Interval(*part.iloc[0][names])
+    if claim.counted:
+        values = part[column].astype(float)
         return Interval(values.mean(), values.min(), values.max(), len(values))
-    sides = part.sides
-    if claim.by_seed:
-        sides = [side.assign(session=side["seed"]) for side in sides]
     found = measure(column, *sides, cells=["cell"], level=level)
     if not claim.written_as:
         return found
-    ends = [100 * end - 100 for end in found[:3]]
-    if claim.written_as == "saving":
-        ends = [-ends[0], -ends[2], -ends[1]]
-    return found._replace(value=ends[0], low=ends[1], high=ends[2])
+    sign = -1 if claim.written_as == "saving" else 1
+    value, *ends = (sign * (100 * end - 100) for end in found[:3])
+    return found._replace(value=value, low=min(ends), high=max(ends))
 
 
-def list_unlike(*sides: pd.DataFrame) -> list[str]:
-    """List where the stacks of two machines differ, or are unknown, with the levels; of versions
-    the minor one of what computes.
+def _compare_models(found: Verdict, rows: pd.DataFrame) -> Verdict:
+    """Ask of what machines trained whether its scores are equal, and better than chance: equal
+    models alone have times to compare.
     """
-    backends = set(pd.concat(sides).get("backend", pd.Series(dtype=str)).dropna())
-    names = [name for name in [*STACK, "cold"] if name not in DEVICES]
-    unlike = []
-    for name in names:
-        if name in schema.VERSIONS and backends and name not in (*backends, "keras"):
+    for _, cell in rows.groupby(["part", "cell"]):
+        value, low, high, n = difference = compare_models(
+            *(side for _, side in cell.groupby("side"))
+        )
+        is_equal = is_equivalent(difference)
+        lows = cell.get("metric_auc_test_low", pd.Series()).dropna()
+        has_all_learned = all(map(has_learned, lows))
+        if is_equal and has_all_learned:
             continue
-        levels = [set(write_levels(side, [name]).get(name, [""])) for side in sides]
-        levels = [{".".join(level.split(".")[:2]) for level in each} for each in levels]
-        is_unknown = name in ARITHMETIC and "" in levels[0] and "train_s" in sides[0]
-        if levels[0] != levels[1] or is_unknown:
-            each = sorted(level or "unknown" for level in set.union(*levels))
-            unlike.append(f"{name} ({', '.join(each)})")
-    return unlike
-
-
-def _compare_models(claim: Claim, found: Verdict, parts: Sequence[Part]) -> Verdict:
-    """Ask of machines that were compared that their models have learned, and are equal."""
-    is_served = claim.columns[0].endswith("_ms") or claim.columns[0].startswith("predict_")
-    if is_served or claim.columns[0].startswith("to_"):
-        return found
-    for cell in [cell for part in parts for cell in _split(part)]:
-        verdict, reason = judge_models(*cell.sides)
-        if verdict == "not comparable" or (verdict and found.verdict in VERDICTS[:2]):
-            found = found._replace(verdict=verdict, reason=f"{found.reason}; {reason}")
+        verdict = "undecided" if n and is_equal is not False else "not comparable"
+        if VERDICTS.index(verdict) > VERDICTS.index(found.verdict):
+            words = f"test scores differ by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"
+            if not has_all_learned:
+                words = "a model has not been shown to be better than chance"
+            found = Verdict(verdict, f"{found.reason}; {words}", found.ours)
     return found
-
-
-def judge_models(a: pd.DataFrame, b: pd.DataFrame) -> tuple[str, str]:
-    """Say whether what two machines trained is not comparable or undecided, and how it compares;
-    nothing of equal models, which alone have times to compare.
-    """
-    metric = choose_metric(a)
-    value, low, high, n = difference = compare_models(a, b)
-    if not n:
-        return "not comparable", f"test {metric} not measured"
-    words = f"test {metric} differs by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"
-    is_equal = is_equivalent(difference)
-    if not is_equal:
-        return "undecided" if is_equal is None else "not comparable", words
-    lows = pd.concat([a, b]).get("metric_auc_test_low", pd.Series(dtype=float)).dropna()
-    if not all(map(has_learned, lows)):
-        return "undecided", "a model has not been shown to be better than chance"
-    return "", ""

@@ -96,8 +96,8 @@ class Monitor:
         A value counts for the time since the one before it.
 
         Returns:
-            `<name>_mean` and `<name>_peak` of cpu_percent, memory_percent, gpu_percent and
-            gpu_memory_percent; `process_cpu_s` and `process_peak_mib` of the process and its
+            `<name>_mean` of cpu_percent, memory_percent, gpu_percent and gpu_memory_percent;
+            `process_cpu_s` and `process_peak_mib` of the process and its
             children; `num_samples`; `monitored_s`; `gpu_energy_j` of the GPUs by their own counter
             (NVML, Volta and later). NaN where nothing was measured, never 0.
         """
@@ -120,7 +120,6 @@ class Monitor:
             "process_peak_mib": rows["process_mib"].max(),
             "monitored_s": change["seconds"],
             **means.add_suffix("_mean"),
-            **later.max().add_suffix("_peak"),
         }
         measured = {name: round(float(value), 3) for name, value in summary.items()}
         return {**measured, "num_samples": num_samples}

@@ -119,8 +119,7 @@ def price_runs(
 
     Returns:
         The runs with usd_per_hour of a machine, price_as_of, formula_usd of the run (price x
-        train_s), cost_usd (with set-up and overhead), and cost_per_epoch_usd of one more epoch
-        (by steady_epoch_s). NaN where there is no price or no time.
+        train_s), and cost_usd (with set-up and overhead). NaN where there is no price or no time.
     """
     import pandas as pd
 
@@ -129,8 +128,7 @@ def price_runs(
         runs = runs.assign(
             priced_as=instance, usd_per_hour=price.usd_per_hour, price_as_of=price.date
         )
-    numbers = ["usd_per_hour", "train_s", "setup_s", "steady_epoch_s"]
-    known = runs.reindex(columns=numbers).astype(float)
+    known = runs.reindex(columns=["usd_per_hour", "train_s", "setup_s"]).astype(float)
     usd_per_hour = known["usd_per_hour"]
     setup_s = known["setup_s"].fillna(0.0)
     return runs.assign(
@@ -140,5 +138,4 @@ def price_runs(
         .fillna(""),
         formula_usd=price_seconds(usd_per_hour, known["train_s"]),
         cost_usd=price_seconds(usd_per_hour, known["train_s"], setup_s, overhead_s),
-        cost_per_epoch_usd=price_seconds(usd_per_hour, known["steady_epoch_s"]),
     )

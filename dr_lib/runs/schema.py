@@ -366,19 +366,11 @@ class Monitored(TypedDict):
     """energy of the GPUs, by NVML's counter"""
     cpu_percent_mean: float
     """use of all CPUs of the machine"""
-    cpu_percent_peak: float
-    """use of all CPUs of the machine"""
     memory_percent_mean: float
-    """use of the machine's memory"""
-    memory_percent_peak: float
     """use of the machine's memory"""
     gpu_percent_mean: float
     """time that the GPUs were at work, their mean"""
-    gpu_percent_peak: float
-    """time that the GPUs were at work, their mean"""
     gpu_memory_percent_mean: float
-    """the GPUs' memory in use or reserved, by NVML"""
-    gpu_memory_percent_peak: float
     """the GPUs' memory in use or reserved, by NVML"""
 
 

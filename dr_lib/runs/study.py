@@ -22,7 +22,6 @@ from dr_lib.parameters import Checked, Count, ParameterError, Parameters, find_m
 from dr_lib.training.config import TrainingConfig
 
 SET_BY_THE_STUDY = ("repetition", "seed", "results")
-SUFFIXES = (".yaml", ".yml")  # of a study file
 
 
 class Study(Checked):
@@ -76,7 +75,7 @@ def find_results(path: Path) -> Path:
         DrError: it is a folder, or its name does not end in .yaml.
     """
     path = Path(path)
-    if path.suffix not in SUFFIXES:
+    if path.suffix != ".yaml":
         file = find_file(path)
         hint = f"did you mean {file}?" if file else f"name it {path.name}.yaml"
         raise DrError(f"{path} is no study file, which ends in .yaml: {hint}")
@@ -86,8 +85,8 @@ def find_results(path: Path) -> Path:
 def find_file(folder: Path) -> Path | None:
     """Find the study file beside a folder of results; None if there is none."""
     folder = Path(folder).absolute()
-    files = [folder.with_name(f"{folder.name}{suffix}") for suffix in SUFFIXES]
-    return next((file for file in files if file.is_file()), None)
+    file = folder.with_name(f"{folder.name}.yaml")
+    return file if file.is_file() else None
 
 
 def load_study(path: Path, root: Path, *, instance: str = "") -> Study:

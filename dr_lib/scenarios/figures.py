@@ -27,6 +27,7 @@ from dr_lib.report.style import (
 from dr_lib.scenarios.answer import write_p
 
 METERS = {
+    "train_s": "training time [s]",
     "cpu_percent_mean": "CPU",
     "memory_percent_mean": "memory",
     "gpu_percent_mean": "GPU",
@@ -35,45 +36,27 @@ METERS = {
 WORK = ["dataset", "image_size", "network"]  # what frameworks and environments compete at
 
 
-def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the training time of each scenario, one panel per environment; where all its runs have a
-    price, write the sum of their `formula_usd` beside them.
-    """
-    say = choose_words(lang)
-    return _draw_scenarios(runs, [("train_s", say("training time [s]"))], lang)
-
-
-def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en") -> Figure:
-    """Draw how much of the machine each scenario used: the mean of a run's samples, in per cent.
+def plot_scenarios(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en") -> Figure:
+    """Draw a panel per environment and column: a line per kind of work, its runs by framework.
 
     Args:
         runs: timed rows.
-        columns: `cpu_percent_mean` and `gpu_percent_mean` for figure 4 of the paper,
-            `memory_percent_mean` and `gpu_memory_percent_mean` for figure 5; a panel for each on
-            each environment that measured it; one at least has to have one.
+        columns: of METERS, of which one at least was measured: `train_s` for the paper's figures 2
+            and 3, with the sum of `formula_usd` beside runs that all have a price; the use of
+            processors for figure 4, of memory for figure 5.
         lang: en or pt.
     """
     say = choose_words(lang)
-    words = say("{} in use [%]")
-    return _draw_scenarios(
-        runs, [(name, words.format(say(METERS[name]))) for name in columns], lang
-    )
-
-
-def _draw_scenarios(
-    runs: pd.DataFrame, columns: Sequence[tuple[str, str]], lang: str
-) -> Figure:
-    """Draw a panel per environment and column: a line per kind of work, its runs by framework."""
-    say = choose_words(lang)
     panels = [
-        (place, rows, column, words)
+        (place, rows, column)
         for place, rows in name_scenarios(runs).groupby("place", sort=False)
-        for column, words in columns
+        for column in columns
         if column in rows and rows[column].notna().any()
     ]
-    heights = [0.7 + 0.4 * rows["label"].nunique() for _, rows, *_ in panels]
+    heights = [0.7 + 0.4 * rows["label"].nunique() for _, rows, _ in panels]
     figure, axes = open_panels(len(panels), heights=heights)
-    for ax, (place, rows, column, words) in zip(axes, panels, strict=True):
+    for ax, (place, rows, column) in zip(axes, panels, strict=True):
+        words = say(METERS[column])
         labels = list(rows["label"].unique())
         groups = list(rows.groupby("framework", sort=False))
         for number, (framework, some) in enumerate(groups):
@@ -91,7 +74,9 @@ def _draw_scenarios(
         ax.set_title(title, loc="left", fontsize=10, color=MUTED, pad=18)
         ax.set_yticks(range(len(labels)), labels)
         ax.set(
-            xlabel=words, xlim=(0, 1.18 * rows[column].max()), ylim=(len(labels) - 0.5, -0.5)
+            xlabel=words if column == "train_s" else say("{} in use [%]").format(words),
+            xlim=(0, 1.18 * rows[column].max()),
+            ylim=(len(labels) - 0.5, -0.5),
         )
         use_commas(ax, lang, "x")
     return figure

@@ -8,7 +8,7 @@ from dr_lib.runs.prices import PRICES, PriceError, find_price, price_runs, read_
 HEADER = "provider,instance,region,currency,usd_per_hour,date,source\n"
 
 
-RUN = {"usd_per_hour": 0.36, "train_s": 1800.0, "setup_s": 600.0, "steady_epoch_s": 36.0}
+RUN = {"usd_per_hour": 0.36, "train_s": 1800.0, "setup_s": 600.0}
 
 
 def test_the_table_holds_the_papers_prices():
@@ -72,14 +72,13 @@ def test_a_bad_table_is_refused_with_the_line_named(tmp_path, text, message):
 
 
 def test_runs_are_priced_by_hand_computed_numbers():
-    """0.36 USD/h is 0.0001 USD/s: 2400 s and 200 s of overhead, and an epoch of 36 s; the training
-    alone takes 1,800 s and 600 s. Without set-up the training is paid for.
+    """0.36 USD/h is 0.0001 USD/s: 2400 s and 200 s of overhead; the training alone takes 1,800 s
+    and 600 s. Without set-up the training is paid for.
     """
     runs = pd.DataFrame([RUN, RUN | {"usd_per_hour": 3.6, "train_s": 600.0, "setup_s": None}])
     priced = price_runs(runs, overhead_s=200)
     assert priced["formula_usd"].tolist() == pytest.approx([0.18, 0.6])
     assert priced["cost_usd"].tolist() == pytest.approx([0.26, 0.8])
-    assert priced["cost_per_epoch_usd"].tolist() == pytest.approx([0.0036, 0.036])
     anew = price_runs(runs, "F4s_v2")
     assert anew["usd_per_hour"].tolist() == [0.169] * 2
     assert anew["cost_usd"][0] == pytest.approx(0.169 * 2400 / 3600)

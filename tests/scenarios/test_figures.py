@@ -8,8 +8,7 @@ from matplotlib.colors import to_hex
 from dr_lib.report.style import FRAMEWORK_COLOURS
 from dr_lib.scenarios.figures import (
     plot_effects,
-    plot_time_and_cost,
-    plot_utilisation,
+    plot_scenarios,
     plot_variation,
 )
 from tests.report.reading import is_whole, timed_runs, words
@@ -53,7 +52,7 @@ def test_each_run_is_a_point_of_its_frameworks_colour_with_the_sum_of_prices():
     """Of 24 scenarios, MNIST first, each three runs of 9, 10
     and 11 s at 0.02 USD.
     """
-    figure = plot_time_and_cost(make_scenarios())
+    figure = plot_scenarios(make_scenarios(), ["train_s"])
     (ax,) = figure.axes
     assert ax.get_title(loc="left") == "azure, CPU, n = 3 a scenario"
     labels = [label.get_text() for label in ax.get_yticklabels()]
@@ -73,7 +72,7 @@ def test_each_run_is_a_point_of_its_frameworks_colour_with_the_sum_of_prices():
 def test_what_was_measured_of_the_machine_is_drawn():
     """A column without values, and one that is not there, have no panel."""
     columns = ["cpu_percent_mean", "gpu_percent_mean", "gpu_memory_percent_mean"]
-    (cpu,) = plot_utilisation(make_scenarios(gpu_percent_mean=None), columns).axes
+    (cpu,) = plot_scenarios(make_scenarios(gpu_percent_mean=None), columns).axes
     assert {x for points in list_points(cpu) for x in points.get_offsets()[:, 0]} == {95}
     assert cpu.get_xlabel() == "CPU in use [%]"
 
@@ -122,6 +121,6 @@ def test_the_variation_is_sorted_with_the_repetitions_last():
 def test_the_figures_speak_portuguese_and_nothing_is_clipped():
     """With decimal commas."""
     effects = plot_effects(EFFECTS, "pt")
-    times = words(plot_time_and_cost(make_scenarios(), "pt"))
+    times = words(plot_scenarios(make_scenarios(), ["train_s"], "pt"))
     assert "rede" in words(effects) and "0,06 USD" in times
     assert is_whole(effects)
