@@ -245,7 +245,8 @@ def _pair_groups(claim: Claim, rows: pd.DataFrame, design: Mapping[str, int]) ->
                 both = pd.concat(side[side["cell"].isin(common)] for _, side in pair)
                 matched.append(both.assign(part=label, missing=num_cells - len(common)))
     found = pd.concat(matched) if matched else rows[:0]
-    if len(matched) < len(named.get("priced_as", ())):  # the machines are of the design
+    machines = found.get("priced_as", pd.Series())  # those that it names are of the design
+    if machines.nunique() < len(named.get("priced_as", ())):
         found = found.assign(missing=num_cells)
     return found
 

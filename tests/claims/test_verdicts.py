@@ -183,6 +183,16 @@ CASES = [
         "not comparable",
         "cpu=.*, num",
     ),
+    # one of the paper's two machines, on two processors, is not both
+    (
+        "C12",
+        lambda: [
+            run_cpu(cpu_percent_mean=95.0),
+            run_cpu(cpu_percent_mean=95.0, cpu="Intel(R) Xeon(R) Platinum 8370C"),
+        ],
+        "undecided",
+        "8 cells of the design were not run$",
+    ),
     # several columns all have to agree
     ("C38", lambda: [use_cpu(20.0)], "holds"),
     ("C38", lambda: [use_cpu(40.0)], "does not hold"),
