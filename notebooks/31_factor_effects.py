@@ -188,9 +188,10 @@ page.figure(
     "Training time of each scenario: bar, its mean; points, its runs, hollow if disturbed; beside "
     "them price x training of all of them.",
 )
-busy = scenarios.plot_scenarios(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
 page.figure(
-    busy, "figure_4", "Processor use: bar, mean of a scenario; points, means of its runs."
+    scenarios.plot_scenarios(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang),
+    "figure_4",
+    "Processor use: bar, mean of a scenario; points, means of its runs.",
 )
 memory = scenarios.plot_scenarios(
     timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang
