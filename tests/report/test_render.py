@@ -6,12 +6,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from click.testing import CliRunner
 
-from dr_lib.__main__ import main
 from dr_lib.errors import DrError
-from dr_lib.parameters import NOTEBOOKS
-from dr_lib.report.parameters import Analysis
 from dr_lib.report.render import render, write_report
 from dr_lib.runs.row import write_row
 from tests.report.reading import HOSTILE, check_hostile
@@ -19,13 +15,6 @@ from tests.report.real_rows import copy_row
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = copy_row("22", "savedmodel")
-
-
-class Mine(Analysis):
-    """The parameters of somebody's analysis."""
-
-    thresholds: str
-    own: bool
 
 
 def write_rows(folder: Path, *notebooks: str) -> Path:
@@ -47,7 +36,6 @@ def write_rows(folder: Path, *notebooks: str) -> Path:
         (["my_own"], {}, "none reads those of my_own.: choose one with --notebook"),
         (["10_train"], {"epoch": 1}, "^epoch: unknown, choose from lang, out, runs, "),
         (["10_train"], {"lang": "pt-BR"}, "^lang is 'pt-BR': it should be 'en' or 'pt'"),
-        (["10_train"], {"exclude": "noise"}, "^exclude 'noise': choose from resumed"),
         (["10_train"], {"pool": "modes"}, "pool modes: no row has it, choose"),
     ],
 )
@@ -79,28 +67,12 @@ def test_folders_are_of_the_analysis_that_their_study_names(tmp_path):
             write_report(folders, tmp_path / "out", ROOT)
 
 
-def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monkeypatch):
-    """A text that looks like a number stays one, a truth value becomes one; the report of
-    yesterday is left alone.
-    """
-    monkeypatch.setitem(NOTEBOOKS, "mine", "tests.report.test_render:Mine")
-    lines = [f"{name} = ''" for name in "runs out pool only exclude thresholds".split()]
-    lines += ["lang = 'en'", "published = True", "own = True"]
-    code = nbformat.v4.new_code_cell
-    parameters = code("\n".join(lines), metadata={"tags": ["parameters"]})
-    stop = code("open(f'{out}.png', 'w').close()\nraise ValueError(thresholds, own)")
-    kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
-    (tmp_path / "notebooks").mkdir()
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=[parameters, stop], metadata=kernel),
-        tmp_path / "notebooks/mine.ipynb",
-    )
-    monkeypatch.setattr("dr_lib.__main__.ROOT", tmp_path)
-    mine = write_rows(tmp_path / "mine", "my_own")
+def test_a_notebook_that_stops_leaves_the_report_of_yesterday(tmp_path):
+    """And no file of its own."""
+    mine = write_rows(tmp_path / "mine", "10_train")
     (mine / "report.html").write_text("yesterday")
-    asked = ["report", str(mine), "--notebook", "mine", "-p", "thresholds", "0.21"]
-    said = CliRunner().invoke(main, [*asked, "-p", "own", "False"])
-    assert said.output == "Error: ValueError: ('0.21', False)\n"
+    with pytest.raises(DrError, match="^exclude 'noise': choose from resumed"):
+        write_report([mine], mine, ROOT, exclude="noise")
     assert sorted(path.name for path in mine.iterdir()) == ["report.html", "rows"]
     assert (mine / "report.html").read_text() == "yesterday"
 
