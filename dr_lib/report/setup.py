@@ -180,7 +180,7 @@ def _install(packages: list[str]) -> None:
     listed = [*pip, "list", "--format=freeze"]
     shipped = subprocess.run(listed, capture_output=True, text=True).stdout
     accepted = Path(__file__).resolve().parents[2] / "requirements.txt"
-    lines = accepted.read_text(encoding="utf-8").splitlines()
+    lines = accepted.read_text(encoding="utf-8").splitlines() if accepted.exists() else []
     versions = {re.split("[<>=]", line)[0]: line for line in lines}
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
