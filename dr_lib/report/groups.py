@@ -154,7 +154,7 @@ def write_level(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def write_levels(rows: pd.DataFrame, columns: Collection[str] = IDENTITY) -> pd.DataFrame:
+def write_levels(rows: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:
     """Write as text what rows did, with what and where; memory to the GiB."""
     names = [name for name in columns if name in rows]
     levels = rows[names].map(write_level).astype(object)
@@ -320,16 +320,12 @@ def compare_groups(selection: Selection, column: str) -> pd.DataFrame:
 
 def compare_models(a: pd.DataFrame, b: pd.DataFrame) -> Interval:
     """Estimate the difference of two groups' mean test scores with its 90 % interval: of the AUC,
-    or of the accuracy of papers C and D.
+    or of the accuracy of papers C and D, which have frameworks.
     """
-    column = f"metric_{choose_metric(a)}_test"
+    is_framework = "framework" in a and a["framework"].notna().any()
+    column = "metric_accuracy_test" if is_framework else "metric_auc_test"
     sides = [side.set_index("seed").reindex(columns=[column])[column] for side in (a, b)]
     return compare_scores(*sides)
-
-
-def choose_metric(rows: pd.DataFrame) -> str:
-    """Choose the score of models: the accuracy of papers C and D, which have frameworks."""
-    return "accuracy" if "framework" in rows and rows["framework"].notna().any() else "auc"
 
 
 def name_sessions(rows: pd.DataFrame) -> pd.Series:
