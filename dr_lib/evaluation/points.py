@@ -110,7 +110,7 @@ def freeze_points(
     homes = {model.version: model for model in models if len(model.validation)}
     points = []
     for model in models:
-        home = homes.get(model.version or None, model)
+        home = homes.get(model.version or None, model)  # without a version it is nobody's
         own = choose_points(home, sensitivity, specificity)
         points.append(own if home is model else own.assign(source=SOURCES[2]))
     return points

@@ -58,7 +58,8 @@ def read_predictions(
     for version in versions:
         _check_external([p for p in found if p.version == version])
     for same in [first, *others]:
-        _check_same(same)
+        if len(same) > 1:
+            _check_same(same)
     return found
 
 
