@@ -30,7 +30,7 @@ def is_doubtful(image: np.ndarray, background: np.ndarray, ellipse: Ellipse) -> 
         background: (3,) uint8.
         ellipse: the field of view.
     """
-    if max(image.shape[:2]) < MIN_SIDE:
+    if max(image.shape[:2]) < MIN_SIDE or min(image.shape[:2]) < 2:
         return False
     x, y, a, b = ellipse
     row, column = np.indices(image.shape[:2])

@@ -1,6 +1,5 @@
 """DICOM in every layout: the pixels are those that were written, or the reason is true."""
 
-import struct
 import time
 import zlib
 
@@ -114,19 +113,13 @@ def test_a_header_that_lies_is_an_error_of_the_file(name, value):
 
 
 def test_a_file_made_to_do_harm_is_refused_at_once():
-    """A deflated gigabyte, wherever its header says that it begins; a million elements."""
+    """A deflated gigabyte, wherever its header says that it begins."""
     deflated = write_dicom(IMAGE, syntax=DEFLATED)
     end = 144 + int.from_bytes(deflated[140:144], "little")
     packer = zlib.compressobj(1, wbits=-15)
     bomb = b"".join(packer.compress(bytes(2**24)) for _ in range(64)) + packer.flush()
-    head = write_dicom(TINY)[:end]
-    element = struct.pack("<2H2sH", 9, 1, b"LO", 0)
-    files = (
-        deflated[:end] + bomb,
-        deflated[:140] + b"\5\0\0\0" + deflated[144:end] + bomb,
-        head + 10**6 * element,
-    )
-    for encoded in files:
+    for length in (deflated[140:144], b"\5\0\0\0"):
+        encoded = deflated[:140] + length + deflated[144:end] + bomb
         start = time.process_time()
         with pytest.raises(UnreadableImageError):
             crop_fundus(encoded)

@@ -84,6 +84,13 @@ def test_what_a_mask_cuts_off_is_no_hole():
     assert find_fov(image).flags == set()
 
 
+@pytest.mark.parametrize("shape", [(16, 4000), (4000, 16)])
+def test_a_red_strip_is_no_error_of_the_library(shape):
+    """Of a pixel's height where it is looked at."""
+    image = np.full((*shape, 3), (150, 70, 30), np.uint8)
+    assert find_fov(image).flags == {"full_frame"}
+
+
 def test_one_disc_of_several_is_doubtful():
     """As where both eyes of a person are in one picture."""
     eyes = [draw_fov(320, 300, x, 150.0, 130.0) for x in (160.0, 150.0)]

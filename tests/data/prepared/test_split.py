@@ -5,9 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared, read_manifest, verify
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.split import export_records, split
@@ -108,16 +106,3 @@ def test_records_are_those_that_tensorflow_would_write(folder, tmp_path):
     assert num_found == len(table)
     with pytest.raises(DrError, match="not empty"):
         export_records(folder, tmp_path / "records")
-
-
-def test_the_command_line(folder, tmp_path):
-    """Folds, then records of one of them; no records of a split that is not there yet."""
-    records = tmp_path / "records"
-    for arguments, code, said in (
-        ("--scheme folds --folds 2 --seed 5", 0, "split-2-of-2.csv:\n  test "),
-        (f"--records {records} --out split-2-of-2.csv", 0, "shards in"),
-        (f"--seed 7 --records {records}2", 2, "run split without it first"),
-    ):
-        result = CliRunner().invoke(main, ["split", str(folder), *arguments.split()])
-        assert (result.exit_code, said in result.output) == (code, True), result.output
-    assert [path.name for path in tmp_path.glob("records*")] == ["records"]
