@@ -265,10 +265,11 @@ def decide(claim: Claim, rows: pd.DataFrame) -> Verdict:
     parts = rows.groupby(["part", "cell"] if claim.every_cell else ["part"])
     cases = list(itertools.product(claim.columns, parts))
     is_whole = [part["missing"].max() <= 0 for _, (_, part) in cases]
-    together = 1 - (1 - LEVEL) / len(cases)
     try:
-        found = [measure_case(claim, column, part) for column, (_, part) in cases]
-        wider = [measure_case(claim, column, part, together) for column, (_, part) in cases]
+        found, wider = (
+            [measure_case(claim, column, part, level) for column, (_, part) in cases]
+            for level in (LEVEL, 1 - (1 - LEVEL) / len(cases))
+        )
     except BadSampleError as error:
         return Verdict("undecided", str(error))
     low, high = claim.bounds
@@ -289,7 +290,7 @@ def decide(claim: Claim, rows: pd.DataFrame) -> Verdict:
 
 
 def measure_case(
-    claim: Claim, column: str, part: pd.DataFrame, level: float = LEVEL
+    claim: Claim, column: str, part: pd.DataFrame, level: float
 ) -> Measured | Interval:
     """Measure the mean or the ratio of a part in the claim's unit.
 
@@ -298,13 +299,13 @@ def measure_case(
     Raises:
         BadSampleError: a number is zero, negative or infinite.
     """
-    sides = [side for _, side in part.groupby("side")]
     if f"{column}_low" in part:
         names = [column, f"{column}_low", f"{column}_high", "num_patients"]
         return Interval(*part.iloc[0][names])
     if claim.counted:
         values = part[column].astype(float)
         return Interval(values.mean(), values.min(), values.max(), len(values))
+    sides = [side for _, side in part.groupby("side")]
     found = measure(column, *sides, cells=["cell"], level=level)
     if not claim.written_as:
         return found
