@@ -72,7 +72,7 @@ def plot_training_time(
         if published is not None and is_paper_work(rows).all():  # the paper's, as we read it
             count = f"{name(PAPER_WORK['model'])}; {count}"
             panel = theirs
-        else:
+        elif work:
             label = label.replace(f", {work}", "")
         mean = Mean(
             f"{fill(label, 30)}\n{count}",
@@ -99,7 +99,10 @@ def plot_throughput(selection: Selection, lang: str = "en") -> Figure:
         >>> figure = plot_throughput(selection)
     """
     timed = selection.timed
-    if not {"images_per_s", "batch_size"} <= set(timed) or timed["batch_size"].nunique() < 2:
+    if "images_per_s" not in timed:
+        return Figure()
+    timed = timed.dropna(subset=["images_per_s"])  # which a single epoch has not
+    if timed["batch_size"].nunique() < 2:
         return Figure()
     say = choose_words(lang)
     pooled = [*selection.pooled, "batch_size", "step_size"]

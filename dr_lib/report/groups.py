@@ -346,7 +346,9 @@ def _name_groups(
     """Add the names of groups and sessions, and the number by which runs are paired."""
     tell_apart = partial(_tell_apart, levels, lang)
     nothing = pd.Series("", finished.index)
-    machine = tell_apart(_name_machines(levels), ["instance_type", "cpu", "num_cpus"])
+    machine = tell_apart(
+        _name_machines(levels), ["instance_type", "cpu", "num_cpus", "cpu_quota"]
+    )
     work = tell_apart(nothing, schema.WORK)
     group = machine + tell_apart(nothing, ["mode"]) + work
     finished = finished.assign(
