@@ -55,17 +55,19 @@ def split(
         The paths of the split tables.
 
     Raises:
-        DrError: the photographs cannot be divided like this, or the name is no split's.
+        DrError: the photographs cannot be divided like this, or the name is no split's or taken.
         ShardError: the folder is not prepared, was altered, or another process is at work on it.
     """
-    if not re.fullmatch(r"split[\w-]*\.csv", out):
-        raise DrError(
-            f"{out} cannot name a split table: choose a name such as split-1.csv, without a folder"
-        )
     data_dir = Path(data_dir).resolve()
     read_manifest(data_dir)
     with lock_folder(data_dir):
         manifest = read_manifest(data_dir)
+        is_foreign = (data_dir / out).exists() and out not in manifest["splits"]
+        if is_foreign or not re.fullmatch(r"split[\w-]*\.csv", out):
+            raise DrError(
+                f"{out} cannot name a split table: choose a new name such as split-1.csv, without"
+                " a folder"
+            )
         check_files(data_dir, manifest["files"], [LABELS, COPIES])
         tables = {name: parse_table(data_dir / name) for name in (LABELS, COPIES)}
         names, _ = write_split(

@@ -56,9 +56,10 @@ def test_splits_lie_beside_each_other(folder):
     assert len(Prepared(folder, folds[0].name).photographs) == 32 and verify(folder)
 
 
-@pytest.mark.parametrize("out", ["labels.csv", "crops-00007.csv", "../split.csv"])
+@pytest.mark.parametrize("out", ["labels.csv", "mine.csv", "../split.csv", "split-own.csv"])
 def test_a_split_overwrites_no_other_table(folder, out):
-    """Names that the folder needs are refused."""
+    """Names that the folder needs, or that somebody else's file has, are refused."""
+    (folder / "split-own.csv").write_text("years of work")
     with pytest.raises(DrError, match="cannot name a split table"):
         split(folder, out=out)
     assert verify(folder)
