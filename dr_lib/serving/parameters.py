@@ -26,7 +26,7 @@ class Export(RunParameters):
     data_dir: DataDir
     force: bool
     num_rounds: Count
-    num_threads: int = Field(ge=1)
+    num_threads: int = Field(ge=1, le=1024)
 
 
 class Load(RunParameters):
