@@ -165,6 +165,7 @@ def test_a_study_says_how_to_prepare_what_it_needs(house):
         ({"learning_rate": 1}, ""),
         ({"split": "2026"}, "no split table '2026' in data"),
         ({"image_size": 300}, "image_size 300: the crops of data have 299 px"),
+        ({"image_size": 31}, "image_size 31: small_cnn needs 32 px or more"),
     ],
 )
 def test_a_training_that_would_be_refused_is_not_planned(house, command, parameters, message):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.crop import _choose_sigma, crop_fundus
 from dr_lib.data.photograph.errors import NoFundusError
 from dr_lib.data.photograph.fov import find_fov
 from tests.data.photograph.pictures import draw_fov, error, make_exif, to_file
@@ -136,3 +136,10 @@ def test_drive_masks_overlap(real_data):
         found = ((column - fov.x) / fov.a) ** 2 + ((row - fov.y) / fov.b) ** 2 <= 1
         overlaps.append((found & mask).sum() / (found | mask).sum())
     assert len(overlaps) == 8 and min(overlaps) > 0.985 and np.median(overlaps) > 0.99
+
+
+@pytest.mark.parametrize("step", [1.2, 2.0, 2.6])
+def test_what_is_shrunk_is_blurred_as_much_as_a_step_is_wide(step):
+    """Three weights of OpenCV with the variance of a square of that width, step^2 / 12."""
+    first, _, last = cv2.getGaussianKernel(3, _choose_sigma(step)).ravel()
+    assert first + last == pytest.approx(step**2 / 12)

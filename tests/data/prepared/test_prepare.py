@@ -192,6 +192,7 @@ def test_the_same_input_and_salt_give_the_same_bytes(photographs, tmp_path, monk
     for path in sorted(photographs.iterdir(), reverse=True):
         (other / path.name).write_bytes(path.read_bytes())
     command = [sys.executable, "-m", "dr_lib", "prepare", f"--images={other}", "--workers=3"]
+    command.append("--reread")
     command += [f"--labels={tmp_path}/labels.csv", f"--out={tmp_path}/two"]
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     command.append(f"--private={private}")
