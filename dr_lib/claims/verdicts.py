@@ -182,7 +182,8 @@ def match_sides(
     varies = levels.nunique() > 1
     levels = levels.loc[:, varies]
     equal = equal.loc[:, varies]
-    every = equal.groupby(rows["side"]).agg(set)
+    # column by column: pandas 2 aggregates no table without columns
+    every = {name: equal[name].groupby(rows["side"]).agg(set) for name in equal}
     shared = {name for name in every if set.intersection(*every[name])}
     free |= {"code_sha256", *paper.may_differ} - {*shared, *paper.design}
     equal = equal.drop(columns=free, errors="ignore")
