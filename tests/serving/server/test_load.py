@@ -188,6 +188,13 @@ def test_only_a_prediction_is_an_answer(serve, files):
     assert (requests["round_trip_ms"] > 0).all()
 
 
+def test_no_proxy_stands_between_this_machine_and_itself(serve, monkeypatch):
+    """A university's in the environment, where nobody listens here."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert open_sender(serve([(200, GOOD)]))(b"") == ANSWER
+
+
 @pytest.mark.parametrize("status", [None, 404, 308])
 def test_an_address_where_nothing_is_predicted_stops_at_once(serve, files, status):
     """Before 25 requests and 2 minutes have been spent on it; a POST is not sent elsewhere."""
