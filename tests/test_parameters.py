@@ -34,6 +34,12 @@ from tests.report.real_rows import copy_row
 
 NOTEBOOK_FILES = sorted(ROOT.glob("notebooks/*.ipynb"))
 DEFAULTS = read_defaults(ROOT / "notebooks" / "10_train.ipynb")
+# what changes neither work nor stack, or is told by other columns: hashes, kinds, devices
+NEITHER = {
+    *"repetition seed accelerator accelerator_asked device num_devices data_dir split".split(),
+    *"data_source mnist photographs model_dir served_dir force num_rounds sample_s".split(),
+    *"bound_ms load_seconds num_compared num_requests".split(),
+}
 CELL = "\n".join(f"{name}: {type(value).__name__} = ..." for name, value in DEFAULTS.items())
 
 
@@ -190,6 +196,8 @@ def test_every_column_of_a_parameter_is_in_the_schema():
             columns = Parameters.describe(model(**read_defaults(path)))
             unknown = columns.keys() - schema.COLUMNS.keys()
             assert not unknown, f"name them in dr_lib/runs/schema.py, of {path.stem}"
+            apart = columns.keys() - {*schema.WORK, *schema.STACK, *NEITHER}
+            assert not apart, f"{apart}: rows that differ in it would be averaged"
 
 
 def test_notebook_10_has_parameters_that_fit_a_screen_and_shows_its_training():

@@ -227,12 +227,20 @@ def test_a_row_of_another_schema_is_not_taken_for_none(tmp_path):
             read(path.parents[1])
 
 
+BARE = {  # columns of numbers without a unit of schema.UNITS, or with one in words
+    *"learning_rate data_share cpu_quota usd_per_hour others_cpu_share others_gpu_share".split(),
+    *"forward_error gradient_error load_seconds largest_difference".split(),
+}
+
+
 def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
     """Whatever they write into a row, beside its parameters, has its type there; the unit
     follows from the name.
     """
     units = {"train_s": "s", "cpu_percent_mean": "%", "images_per_s": "1/s", "seed": ""}
     assert {name: schema.find_unit(name) for name in units} == units
+    numbers = [name for name, kind in schema.COLUMNS.items() if kind is float]
+    assert {name for name in numbers if not schema.find_unit(name)} == BARE
     row = finish(begin(tmp_path))
     assert row.keys() <= schema.COLUMNS.keys(), "declare them in dr_lib/runs/schema.py"
     with Monitor(tmp_path / "samples.csv", 0.1) as monitor:

@@ -204,7 +204,6 @@ def test_weights_come_from_a_file(tmp_path):
     [
         ({"model": "resnet"}, "choose .*vgg19, .* or a network .* ResNet50"),
         ({"model": "no.such:build"}, "model 'no.such:build' cannot be imported: No module"),
-        ({"model": "small_cnn", "weights": "imagenet"}, "no ImageNet weights"),
         ({"model": "mobilenet", "weights": "no/such.h5"}, "no such file"),
     ],
 )
@@ -212,6 +211,21 @@ def test_what_cannot_be_built_says_why(arguments, message):
     """Each mistake is a DrError before anything is trained."""
     with pytest.raises(DrError, match=message):
         build_model(arguments.pop("model"), arguments.pop("image_size", 96), **arguments)
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+def test_imagenet_weights_are_loaded_or_refused(model, monkeypatch):
+    """None is trained from random weights instead: without a download and a package, building
+    stops.
+    """
+
+    def refuse(*arguments, **settings):
+        raise OSError("no network")
+
+    monkeypatch.setattr("keras.src.utils.file_utils.get_file", refuse)
+    monkeypatch.setattr("dr_lib.training.lite0.PACKAGE", "no_such_package")
+    with pytest.raises(DrError, match="no ImageNet weights|no network|not installed"):
+        build_model(model, 32, weights="imagenet")
 
 
 def test_a_network_that_was_edited_since_it_was_imported_is_refused(tmp_path, monkeypatch):
