@@ -232,11 +232,12 @@ class Page:
         shown = {}
         for column in columns or table:
             base = re.sub("_(low|high|scope)$", "", column)
-            # it says more of another column
-            if column not in table or (base != column and base in table):
-                continue
-            if column not in self._headers:
+            if base != column and base in table:
+                continue  # it says more of another column
+            if column not in self._headers:  # even if these rows have none of it
                 raise DrError(f"column {column} of table {name} has no header in words.csv")
+            if column not in table:
+                continue
             if f"{column}_low" in table:
                 cells = [write_scoped(row, column, self.lang) for _, row in table.iterrows()]
             else:

@@ -45,11 +45,12 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
         assert words in latex
 
 
-def test_a_column_without_a_header_is_an_error():
-    """Its name is no header."""
-    table = pd.DataFrame({"train_s": [1.0], "my_factor": ["a"]})
+@pytest.mark.parametrize("columns", [{"my_factor": ["a"]}, {}])
+def test_a_column_without_a_header_is_an_error(columns):
+    """Its name is no header; also where these rows have nothing of it."""
+    table = pd.DataFrame({"train_s": [1.0], **columns})
     with pytest.raises(DrError, match="column my_factor of table times has no header"):
-        page.Page().table(table, "times", NOTE)
+        page.Page().table(table, "times", NOTE, columns=["train_s", "my_factor"])
 
 
 def test_a_figure_is_part_of_the_page_and_three_files(shown, tmp_path):

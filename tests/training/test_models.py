@@ -19,6 +19,7 @@ from dr_lib.training.models import (
     recolour,
     save_model,
 )
+from tests.conftest import ROOT
 from tests.training.simulation import NORMALISED, assert_same
 
 
@@ -155,6 +156,13 @@ def test_the_saved_file_of_every_registered_network_predicts_the_same(model, tas
     assert not saved.compiled
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     assert np.array(saved([images])) == pytest.approx(np.array(network(images)), abs=1e-6)
+
+
+def test_every_network_stands_on_the_page_of_training():
+    """By the name that chooses it."""
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    missing = [name for name in NETWORKS if f"`{name}`" not in page]
+    assert not missing, f"docs/training.md lacks {missing}"
 
 
 def test_the_metric_is_the_auc_of_referable_disease():

@@ -1,6 +1,7 @@
 """One training from photographs to its row: what the row says is what happened."""
 
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -17,6 +18,7 @@ from dr_lib.training.fit import predict
 from dr_lib.training.model_folder import read_folder
 from dr_lib.training.models import build_model
 from dr_lib.training.train_once import (
+    build_network,
     list_trained,
     train_once,
 )
@@ -145,6 +147,18 @@ def test_test_time_augmentation_averages_mirror_images():
     assert augmented == pytest.approx((one + other) / 2, abs=1e-6)
     assert np.abs(one - other).max() > 1e-4
     assert predict(network, images, 8) == pytest.approx(one, abs=1e-6)
+
+
+@pytest.mark.parametrize("batch_norm", ["local", "global"])
+def test_normalisation_over_a_whole_step_is_that_of_every_layer(batch_norm):
+    """Where several devices divide a step on TensorFlow, and the plan says so."""
+    config = TrainingConfig(data_dir="", **HERE | {"model": "mobilenet"})
+    plan = replace(config.plan(hardware.probe(), 17), strategy="MirroredStrategy")
+    network = build_network(config, replace(plan, batch_norm=batch_norm))
+    kind = keras.layers.BatchNormalization
+    found = [each for each in network.get_layer("base").layers if isinstance(each, kind)]
+    assert len(found) == 27  # one a convolution
+    assert {each.synchronized for each in found} == {batch_norm == "global"}
 
 
 CHANGED = {  # the value to try of a parameter for which `change` finds none that differs here
