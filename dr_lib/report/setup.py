@@ -38,6 +38,7 @@ ALWAYS = (
     "pynvml",
     "ruamel.yaml",
     "scipy",
+    "seaborn",
     "sklearn",
 )
 # needed to serve a model

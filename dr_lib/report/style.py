@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
@@ -173,7 +174,7 @@ def open_panels(
     for ax in axes[num_panels:]:
         ax.remove()
     for ax in axes[:num_panels]:
-        ax.spines[["top", "right"]].set_visible(False)
+        sns.despine(ax=ax)
         ax.spines[:].set_color(MUTED)
         ax.tick_params(colors=MUTED, labelcolor=INK, labelsize=9)
     return figure, list(axes[:num_panels])

@@ -67,8 +67,8 @@ def test_a_laptop_is_told_and_not_changed():
     """
     done = run(sys.executable, CALL, COLAB_RELEASE_TAG="r")
     assert done.returncode == 0 and done.stdout.strip() == ""
-    done = run(sys.executable, f"import sys; sys.modules['sklearn'] = None; {CALL}")
-    assert done.returncode and "scikit-learn missing: " in done.stderr
+    done = run(sys.executable, f"import sys; sys.modules['seaborn'] = None; {CALL}")
+    assert done.returncode and "seaborn missing: " in done.stderr
     assert "-m pip install -r requirements.txt" in done.stderr
 
 
@@ -112,8 +112,7 @@ def test_a_runtime_gets_what_it_lacks_and_keeps_what_it_has(tmp_path):
     done = run(python, CALL, COLAB_RELEASE_TAG="r")
     assert done.returncode == 0, done.stderr
     assert "opencv-python-headless" in done.stdout and "psutil" not in done.stdout
-    imports = (
-        "import cv2, numpy, pandas, PIL, pydantic, scipy, sklearn; print(numpy.__version__)"
-    )
+    imports = "import cv2, numpy, pandas, PIL, pydantic, scipy, seaborn, sklearn;"
+    imports += " print(numpy.__version__)"
     assert run(python, imports).stdout.strip() == "2.1.3"
     assert run(python, CALL, COLAB_RELEASE_TAG="r").stdout.strip() == ""
