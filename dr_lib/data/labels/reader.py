@@ -161,6 +161,7 @@ def _name(column: str) -> str:
 def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Name all columns; one that is chosen takes the name of others."""
     names = [_name(column) for column in header]
+    chosen = set()
     for pair in columns:
         ours, _, theirs = pair.partition("=")
         ours = _name(ours)
@@ -170,12 +171,13 @@ def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> l
             for place, title in enumerate(header)
             if wanted == str(place + 1) or (title and wanted == fold_name(title))
         ]
-        if ours not in COLUMNS or len(places) != 1:
+        if ours not in COLUMNS or ours in chosen or len(places) != 1:
             raise DrError(
-                f"{file} has no or several columns for {pair}: write a column of ours, and one of"
-                f" the table, as grade=Grau; ours are {', '.join(COLUMNS)}; it has"
+                f"{file} has no or several columns for {pair}: write a column of ours once, and one"
+                f" of the table, as grade=Grau; ours are {', '.join(COLUMNS)}; it has"
                 f" {', '.join(filter(None, header))}"
             )
+        chosen.add(ours)
         names = ["" if name == ours else name for name in names]
         names[places[0]] = ours
     return names

@@ -64,7 +64,7 @@ UNKNOWN = {""}.union(
     " desconhecido desconhecida ignorado ignorada nao_informado nao_informada nao_consta"
     " nao_disponivel nao_sabe sem_informacao sem_dados vazio".split()
 )
-INVISIBLE = "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]"
+INVISIBLE = "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
 FAULT = r"#[\w/]+[!?]"  # of a spreadsheet: #REF!
 ROUNDED = r"\d([.,]\d+)?[eE]\+\d+"  # 1,23E+15
 SCALE = ", ".join(f"{grade} {name}" for grade, name in enumerate(GRADES))

@@ -103,7 +103,9 @@ def read_labels(
     table = rows[is_usable].reset_index(drop=True).astype({"grade": int})
     patients = table["patient"][table["patient"] != ""]
     if len(patients):
-        name = first.header[first.names.index("patient_id")] if by == COLUMN else by
+        sheets = [source.sheet for source in sources if "patient_id" in source.sheet.names]
+        titles = [sheet.header[sheet.names.index("patient_id")] for sheet in sheets]
+        name = titles[0] if by == COLUMN else by
         said.append(f"patients by {name}: {patients.nunique()}")
     notices = {source.part.notice for source in sources}
     if len(patients) < len(table):

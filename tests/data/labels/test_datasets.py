@@ -93,6 +93,14 @@ def describe(root: Path, **options) -> list[str]:
             "aptos2019_split|2 train_1.png ? ? 3 train|2 valid.png ? ? 3 validation"
             "|2 test.png ? ? 3 test|The patient",
         ),
+        (  # a column that one of the files has
+            {
+                "train_1.csv": "id_code,diagnosis\nt,3\n",
+                "valid.csv": "id_code,diagnosis,patient\nv,2,p\n",
+            },
+            "train_images/t.png|val_images/v.png",
+            "aptos2019_split|2 t.png ? ? 3 train|2 v.png p ? 2 validation|The patient",
+        ),
         (
             {
                 "trainLabels.csv": "image,level\n10_left,0\n10_right,2\n",

@@ -74,6 +74,7 @@ SPELT = "ids of patients differ only in case, blanks, leading zeros or .0: write
         (["patient"], "007,a 8,b 7,c", f"rows 2, 4: {SPELT}"),
         (["patient"], "P1,a p1,b p2,c", f"rows 2, 3: {SPELT}"),
         (["patient"], "A~B,a a\u200b~~b,b", f"rows 2, 3: {SPELT}"),
+        (["patient"], "12,a \u206812\u2069,b \u061c12,c", f"rows 2, 3, 4: {SPELT}"),
         (["patient"], "7,a 7.0,b 70,c 1.05,d 1.5,e", f"rows 2, 3: {SPELT}"),
         ([], "1_left 01_right 1_right", f"rows 2, 3, 4: {SPELT}"),
         # a name and a number, which may be of other people

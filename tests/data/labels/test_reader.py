@@ -71,6 +71,7 @@ def test_what_could_lose_rows_or_letters_is_refused(tmp_path, content, message):
         ("image,Grau,Grau Dr 2", "1,2", (), "row 2: grade is in two .*--column grade=3"),
         ("image,Grau (RD),Grau (EMD),grade_0", "2,1,0", (), "2"),
         ("image,grade", "3", ["grade=Grau"], "for grade=Grau: .*it has image, grade"),
+        ("image,grade,level", "1,2", ["grade=2", "grade=3"], "for grade=3: .* of ours once"),
         ("image,", "3", ["grade=2"], "3"),
         ("image,file,grade", "b.jpg,1", (), "image_id is in two columns"),
     ],
