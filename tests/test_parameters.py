@@ -2,6 +2,7 @@
 same in a notebook, a study and a report.
 """
 
+import ast
 import re
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -184,8 +185,11 @@ def test_a_notebooks_cell_declares_what_its_model_has(path):
         is_input = name.endswith("_dir") or ("path of" in about and name != "split")
         assert is_input == any(isinstance(mark, Input) for mark in field.metadata), name
         if kind in (int, float):
-            is_bounded = any(hasattr(mark, "le") for mark in field.metadata)
+            marks = field.metadata
+            is_bounded = any(hasattr(mark, "le") for mark in marks)
             assert is_bounded, f"{name} needs the greatest that makes sense"
+            is_bounded = any(hasattr(mark, "ge") or hasattr(mark, "gt") for mark in marks)
+            assert is_bounded, f"{name} needs the least that makes sense"
 
 
 def test_every_column_of_a_parameter_is_in_the_schema():
@@ -202,8 +206,26 @@ def test_every_column_of_a_parameter_is_in_the_schema():
 
 def test_notebook_10_has_parameters_that_fit_a_screen_and_shows_its_training():
     """24 at most; and strategy, network, pipeline and fit stand in its cells, as on keras.io."""
-    assert len(Train.model_fields) <= 24
+    assert len(Train.model_fields) <= 24, "one that comes takes the place of another"
     code = (ROOT / "notebooks" / "10_train.py").read_text(encoding="utf-8")
     shown = ("tf.distribute.MirroredStrategy", "keras.distribution.DataParallel", ".compile(")
     shown += ("tf.data.TFRecordDataset(", "callbacks = [", ".fit(\n")
     assert [words for words in shown if words not in code] == []
+
+
+def list_read(tree: ast.AST) -> set[str]:
+    """What code reads of a configuration and of a plan."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    names = {ast.unparse(node) for node in nodes}
+    return {name for name in names if re.fullmatch(r"(config|plan)\.\w+", name)}
+
+
+def test_notebook_10_uses_what_train_once_does():
+    """Its cells stand in the place of three functions, and read the same of what is asked for."""
+    notebook = ast.parse((ROOT / "notebooks" / "10_train.py").read_text(encoding="utf-8"))
+    module = ast.parse((ROOT / "dr_lib/training/train_once.py").read_text(encoding="utf-8"))
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    spelt_out = {node.name: node for node in functions}
+    for name in ("train_once", "set_up", "compile_network"):
+        missing = list_read(spelt_out[name]) - list_read(notebook)
+        assert not missing, f"notebooks/10_train.py does not use {missing}, as {name} does"

@@ -11,6 +11,7 @@ from dr_lib.claims.claims import ENTRIES, list_printed, read_claims
 from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
 from dr_lib.files import read_yaml, write_json
+from dr_lib.runs import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = {claim.id: claim for claim in read_claims()}
@@ -43,8 +44,20 @@ def test_every_paper_has_its_claims():
         numbers = {int(name[1:]) for name in {*judged, *unjudged} if name[0] == paper}
         assert numbers == set(range(1, len(numbers) + 1))
     for name in CLAIMS.keys() - judged:
+        assert name in unjudged, f"docs/papers.md needs a line of {name}"
         assert unjudged[name][0] == CLAIMS[name].words
         assert unjudged[name][3] == CLAIMS[name].not_testable
+
+
+def test_a_claim_speaks_of_columns_that_there_are():
+    """Of a row, of the table of scores, or computed from rows; no row meets a misspelt one."""
+    computed = "percent_train best_epoch predict_usd_per_million savedmodel_mib".split()
+    computed += [f"to_{share}_percent_s" for share in (90, 95, 97)]
+    known = {*schema.COLUMNS, *computed, "auc", "trained_on", "tested_on"}
+    for claim in CLAIMS.values():
+        named = {term.column for side in (claim.conditions, *claim.rows) for term in side}
+        unknown = {*claim.columns, *named} - known
+        assert not unknown, f"{claim.id}: no column {unknown}"
 
 
 def test_a_number_of_others_has_a_source():

@@ -15,6 +15,7 @@ from dr_lib.claims.claims import read_claims
 from dr_lib.claims.papers import PAPERS
 from dr_lib.numbers import write_interval, write_probability
 from dr_lib.report import style
+from dr_lib.runs import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWING = re.compile(r"/(report/\w+|figures|answer|committee|page|notebooks/\w+)\.py$")
@@ -81,6 +82,13 @@ def test_every_sentence_has_its_portuguese():
     assert lines == sorted(lines), "sort the lines of dr_lib/report/words.csv"
     missing = find_sentences() - {row["english"] for row in csv.DictReader([header, *lines])}
     assert not missing, f"dr_lib/report/words.csv has no Portuguese of {missing}"
+
+
+def test_every_column_that_names_a_group_has_a_header():
+    """A group is named by the columns in which it differs."""
+    columns = {*schema.WORK, *schema.STACK, *schema.HARDWARE}
+    missing = columns - style.read_headers().keys()
+    assert not missing, f"dr_lib/report/words.csv has no header of {missing}"
 
 
 @pytest.mark.parametrize(
