@@ -180,6 +180,19 @@ def die(photograph: tuple, method: str, size: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def test_workers_that_die_lose_nothing(folder, monkeypatch):
+    """As when memory runs out; the photographs over which they died are cropped by others."""
+    monkeypatch.setattr("dr_lib.data.prepared.workers.TASKS_PER_WORKER", 1)
+    start(folder, "whole")
+
+    def kill_workers(done: int, total: int) -> None:
+        for worker in multiprocessing.active_children() if done == 1 else ():
+            worker.kill()
+
+    start(folder, "killed", workers=2, progress=kill_workers)
+    assert look(folder, "killed") == look(folder, "whole")
+
+
 def test_a_file_that_kills_its_worker_is_a_rejection_with_its_name(folder, monkeypatch):
     """The others are cropped; the same command tries it again. Of three one after another the
     machine is the cause.
@@ -201,6 +214,15 @@ def test_a_file_that_kills_its_worker_is_a_rejection_with_its_name(folder, monke
         for name in ("killed", "whole")
     )
     assert found.equals(whole)
+
+
+def test_two_at_once_are_kept_apart(folder):
+    """While one prepare is at work, another one of the same folder is refused with a sentence,
+    and the first ends.
+    """
+    with pytest.raises(DrError, match="another prepare is using"):
+        start(folder, "whole", progress=lambda *_: start(folder, "whole"))
+    start(folder, "whole")
 
 
 def kill_at_every_change(what: str, folder: str) -> None:
