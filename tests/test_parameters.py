@@ -201,7 +201,8 @@ def test_every_column_of_a_parameter_is_in_the_schema():
             unknown = columns.keys() - schema.COLUMNS.keys()
             assert not unknown, f"name them in dr_lib/runs/schema.py, of {path.stem}"
             apart = columns.keys() - {*schema.WORK, *schema.STACK, *NEITHER}
-            assert not apart, f"{apart}: rows that differ in it would be averaged"
+            advice = "declare it as work or stack, or name it in NEITHER"
+            assert not apart, f"rows that differ in {apart} would be averaged: {advice}"
 
 
 def test_notebook_10_has_parameters_that_fit_a_screen_and_shows_its_training():

@@ -240,7 +240,8 @@ def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
     units = {"train_s": "s", "cpu_percent_mean": "%", "images_per_s": "1/s", "seed": ""}
     assert {name: schema.find_unit(name) for name in units} == units
     numbers = [name for name, kind in schema.COLUMNS.items() if kind is float]
-    assert {name for name in numbers if not schema.find_unit(name)} == BARE
+    bare = {name for name in numbers if not schema.find_unit(name)}
+    assert bare == BARE, f"{bare ^ BARE}: name it in BARE, or its unit in UNITS of schema.py"
     row = finish(begin(tmp_path))
     assert row.keys() <= schema.COLUMNS.keys(), "declare them in dr_lib/runs/schema.py"
     with Monitor(tmp_path / "samples.csv", 0.1) as monitor:

@@ -3,6 +3,7 @@
 import json
 import re
 import textwrap
+from typing import get_args
 
 import pytest
 
@@ -233,6 +234,11 @@ def test_each_key_of_a_study_is_explained_used_and_tested(key):
     readme = (ROOT / "papermill_runs" / "README.md").read_text(encoding="utf-8")
     line = rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$"
     assert re.search(line, readme, re.MULTILINE), f"{key}: no line in papermill_runs/README.md"
+    field = Study.model_fields[key]
+    if {int, float} & {field.annotation, *get_args(field.annotation)}:
+        names = ("ge", "gt", "le")
+        limits = {name for name in names for mark in field.metadata if hasattr(mark, name)}
+        assert "le" in limits and limits & {"ge", "gt"}, f"{key} needs a least and a greatest"
     for folder, use in (
         ("dr_lib/runs", rf"(study|self)\.{key}\b"),
         ("tests/runs", rf"{key}(\"|=)"),
