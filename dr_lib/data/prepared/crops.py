@@ -8,6 +8,7 @@ another version is a new record; which ones count, the folder's tables say.
 import hashlib
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -192,7 +193,8 @@ def crop_files(
 
 def list_own(out: Path) -> list[Path]:
     """List the shards in a folder and their listings, whole or not; of a user's files none."""
-    return sorted(out.glob(f"crops-{'[0-9]' * 5}.*"))
+    own = re.compile(r"crops-\d{5}\.(tfrecord|csv)(\.tmp)?")
+    return sorted(path for path in out.glob("crops-*") if own.fullmatch(path.name))
 
 
 def _drop_unfinished(out: Path, files: Mapping[str, str]) -> None:

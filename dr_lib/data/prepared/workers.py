@@ -33,7 +33,7 @@ from dr_lib.data.prepared.records import make_record
 from dr_lib.errors import DrError
 
 # of the crop and its record: raise it with every change of their bytes or of what is rejected
-VERSION = 2
+VERSION = 3
 # decode, too, where they are installed
 OTHERS = ("imagecodecs", "pillow-heif", "pydicom", "tifffile")
 # photographs handed out at a time: enough that none waits, and memory does not grow

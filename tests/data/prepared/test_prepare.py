@@ -420,8 +420,15 @@ def test_a_folder_is_written_by_one_process_at_a_time(photographs, out, monkeypa
 
 
 def test_a_folder_of_other_things_is_left_alone(photographs, out, small_sample):
-    """Another salt, one that is public, somebody's files: an error, and nothing is lost."""
+    """Another salt, one that is public, somebody's files: an error, and nothing is lost; nor is
+    what somebody laid beside the shards.
+    """
     run(photographs)
+    beside = [out / f"crops-00000.{end}" for end in ("zip", "old.tfrecord")]
+    for path in beside:
+        path.write_text("years of work")
+    run(photographs)
+    assert all(path.exists() for path in beside)
     before = digests(out)
     (out.parent / "mine").mkdir()
     (out.parent / "mine" / "thesis.docx").write_text("years of work")
