@@ -173,10 +173,12 @@ def list_facts(
         say("data set"): predictions.dataset,
         "AUC": write_span(summary, "auc", page.lang),
     }
-    for row in points.itertuples():
-        threshold = write_probability(row.threshold, page.lang)
-        name = f"{say('threshold')}, {say(row.point)}"
-        facts[name] = f"{threshold} ({say(row.source)})"
+    for point, rows in points.groupby("point", sort=False):  # a row for each of pooled folds
+        numbers = [
+            write_probability(number, page.lang) for number in rows["threshold"].unique()
+        ]
+        name = f"{say('threshold')}, {say(point)}"
+        facts[name] = f"{'; '.join(numbers)} ({say(rows['source'].iloc[0])})"
     for _, row in measured.iterrows():
         counts = say("TP {}, FN {}, FP {}, TN {}").format(*row[COUNTS])
         scores = [

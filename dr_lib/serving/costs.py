@@ -16,9 +16,9 @@ from dr_lib.runs.prices import find_price
 from dr_lib.statistics.intervals import NOTHING, Measured, tabulate
 from dr_lib.statistics.times import FEW_SESSIONS, WITHIN
 
-# what tells endpoints apart, and what is said of each
-KINDS = ("group", "instance_type", "priced_as")
+# what is said of an endpoint; these and its price tell endpoints apart, pooled or not
 FACTS = ["group", "environment", "model", "format", "image_size"]
+KINDS = (*FACTS, "instance_type", "priced_as")
 # endpoints of one network do the same work
 NETWORK = ["model", "image_size"]
 PRICED = [  # columns of `price_endpoints` that a reader needs

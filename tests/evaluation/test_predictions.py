@@ -3,9 +3,12 @@
 import pytest
 
 from dr_lib.errors import DrError
+from dr_lib.evaluation.answer import list_facts
 from dr_lib.evaluation.groups import count_flow
 from dr_lib.evaluation.points import choose_points, measure_points
 from dr_lib.evaluation.predictions import average_sets, read_predictions
+from dr_lib.evaluation.scores import summarise
+from dr_lib.report.page import Page
 from tests.evaluation.test_table import GRADES, TABLE, TEST, TRAIN, VALIDATION, change
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
@@ -67,7 +70,7 @@ def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
 
 def test_folds_are_pooled_into_one_test_split(tmp_path):
     """Each photograph once, with what the model said that had not seen it, at the thresholds that
-    this model was frozen at; a fold twice, or not at all, is an error.
+    this model was frozen at, all of which the card names; a fold twice, or not at all, is an error.
     """
     sides = ["train", "validation", "test"]
     paths = []
@@ -88,6 +91,8 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
     points = choose_points(pooled)
     measured = measure_points(pooled, points)
     assert measured.loc[2, ["tp", "fn"]].tolist() == counts.tolist() and counts["fn"]
+    facts = list_facts(pooled, summarise(pooled).iloc[0], points, measured, Page())
+    assert facts["threshold, high sensitivity"].count("; ") == 2
     with pytest.raises(DrError, match="72 photographs are in no fold's test split"):
         read_predictions(paths[0], paths[2], folds=True)
     with pytest.raises(DrError, match="fold0: a patient is tested twice"):

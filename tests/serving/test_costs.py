@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.claims.claims import list_printed
 from dr_lib.errors import DrError
+from dr_lib.report.groups import select_runs
 from dr_lib.runs.prices import Price, PriceError
 from dr_lib.runs.row import read_runs
 from dr_lib.serving.costs import price_endpoints, tabulate_latencies
@@ -97,6 +98,16 @@ def test_an_endpoint_that_cannot_be_chosen_says_why(tmp_path):
         "ml.m4.xlarge": "was refused by the accuracy gate",
     }
     assert describe_choice(priced)[0].startswith("No endpoint of MobileNet, 96 px can be ")
+
+
+def test_formats_are_never_pooled(tmp_path):
+    """A mean over two formats, called by the first, would be the price of neither."""
+    for name, rate in {"litert_int8": 10.0, "savedmodel": 30.0}.items():
+        load_endpoint(tmp_path, name, rate, format=name)
+    pooled = select_runs(pd.DataFrame(read_runs(tmp_path)), pool=["format"]).timed
+    priced = price_endpoints(pooled, requests_per_day=2e6, p99_ms=300.0)
+    rates = priced.set_index("format")["rate_per_s"]
+    assert rates[["litert_int8", "savedmodel"]].tolist() == pytest.approx([10, 30])
 
 
 def test_prices_of_ones_own(tmp_path, monkeypatch):

@@ -10,12 +10,13 @@ from typing import Any
 
 import cv2
 import numpy as np
-from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
 from starlette.exceptions import HTTPException
 
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.decode import FORMATS, JPEG_SCAN, Parts, is_dicom
+from dr_lib.data.photograph.decode import JPEG_SCAN, JPEG_START, Parts, is_dicom
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
@@ -166,7 +167,9 @@ def _weigh(encoded: bytes, crop_method: str) -> int:
     is neither may be of any size, and is decoded alone.
     """
     try:
-        opened = Image.open(Parts(encoded), formats=FORMATS[:2])
+        # itself: Image.open goes on to the second picture of a telephone's JPEG
+        reader = JpegImageFile if encoded.startswith(JPEG_START) else PngImageFile
+        opened = reader(Parts(encoded))
     except Exception:  # DICOM, or damaged
         return MAX_ALONE
     num_bands = len(opened.getbands())
@@ -198,15 +201,16 @@ def _read_json(body: bytes) -> bytes:
         raise HTTPException(400, 'the JSON may hold little besides "image", the file in base64')
     try:
         # line ends may stand within a text
-        (text,) = json.loads(body, strict=False, object_pairs_hook=_list_images)
+        facts = json.loads(body, strict=False, object_pairs_hook=_list_images)
+        (text,) = facts["image"]
         text = text.translate({9: None, 10: None, 13: None})
         return binascii.a2b_base64(text, strict_mode=True)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HTTPException(
             400, 'send JSON such as {"image": BASE64}: one file for each request, in base64'
         ) from error
 
 
-def _list_images(pairs: list[tuple[str, Any]]) -> list[Any]:
+def _list_images(pairs: list[tuple[str, Any]]) -> dict[str, list]:
     """List all that an object has under `image`, for a dictionary would keep the last alone."""
-    return [value for name, value in pairs if name == "image"]
+    return {"image": [value for name, value in pairs if name == "image"]}

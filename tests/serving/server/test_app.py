@@ -4,6 +4,7 @@ SageMaker's contract and the API's document.
 
 import base64
 import contextlib
+import io
 import json
 import socket
 import threading
@@ -13,6 +14,7 @@ import cv2
 import jsonschema
 import numpy as np
 import pytest
+from PIL import Image
 
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
@@ -104,6 +106,16 @@ def test_photographs_come_as_jpeg_png_json_and_in_chunks(port):
     assert found == pytest.approx(wanted["probabilities"], abs=0.01)
 
 
+def test_a_telephones_jpeg_of_two_pictures_is_one_of_its_first(port):
+    """It is no larger than it says, here 20 million pixels, which fit as those of any JPEG do."""
+    drawn = cv2.resize(draw_photograph(), (5200, 3900), interpolation=cv2.INTER_NEAREST)
+    picture = Image.fromarray(drawn[..., ::-1])
+    packed = io.BytesIO()
+    picture.save(packed, "MPO", save_all=True, append_images=[picture.resize((50, 40))])
+    found, wanted = (read_facts(post(port, body)) for body in (packed.getvalue(), JPEG))
+    assert found["fundus"]["status"] == wanted["fundus"]["status"]
+
+
 CURL = "curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'"
 KEY = '{"image": BASE64}'
 REFUSED = {
@@ -114,6 +126,7 @@ REFUSED = {
     "too long a side": (400, claim_size(PNG, 40_000, 10), "image/png", "40000"),
     "too many pixels": (400, claim_size(PNG, 5_000, 5_000), "image/png", "too many pixels"),
     "a list": (400, b"[1]", JSON, KEY),
+    "a photograph in a list": (400, json.dumps([base64.b64encode(JPEG).decode()]), JSON, KEY),
     "a number of 5,000 digits": (400, b"9" * 5000, JSON, KEY),
     "a path": (400, b'{"image": "/data/eye.jpg"}', JSON, KEY),
     "two photographs": (400, b'{"image": "QUFB",' + pack_json(JPEG)[1:], JSON, KEY),
