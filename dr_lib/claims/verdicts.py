@@ -16,6 +16,7 @@ import pandas as pd
 
 from dr_lib.claims.claims import MACHINE, Claim, read_claims
 from dr_lib.claims.papers import PAPERS
+from dr_lib.report.conditions import Condition
 from dr_lib.report.groups import STACK, Selection, compare_models, measure, write_levels
 from dr_lib.report.rows import load
 from dr_lib.runs import schema
@@ -39,6 +40,7 @@ VERDICTS = (
     "not testable",
 )
 TRAINED = ["train_s", "steady_epoch_s"]  # by machines: compared where their models are equal
+CHANCE = 0.11  # of ten classes: guesses exceed it on 10,000 pictures in 1 of 2,000 tests
 # what machines that are compared have in common, beside what the rows' backend is a version of
 COMPUTES = (
     "mode backend precision jit steps_per_execution input on_device batch_norm matmul_precision"
@@ -129,7 +131,8 @@ def judge(claim: Claim, timed: pd.DataFrame, levels: pd.DataFrame) -> Verdict:
         return Verdict("not measured", f"no rows with {', '.join(claim.columns)}, {sought}")
     rows, unlike = match_sides(claim, sides, levels)
     found = Verdict("undecided", "")
-    if len(rows):
+    is_own = len(sides) == 2 and sides[0].index.equals(sides[1].index)
+    if len(rows) and not is_own:  # rows have no ratio to themselves
         found = decide(claim, rows)
         if claim.list_varied() & MACHINE and claim.columns[0] in TRAINED:
             found = _compare_models(found, rows)
@@ -189,8 +192,12 @@ def match_sides(
     equal = equal.drop(columns=free, errors="ignore")
     design = {name: num for name, num in paper.design.items() if name not in free}
     rows["cell"] = _tell_apart(levels.filter(design))
-    rows["part"] = _tell_apart(equal, rows["cell"])
-    rows["own"] = _tell_apart(levels, rows["cell"], rows["part"], rows["side"])
+    # a machine is told apart whichever cells it ran; what else follows from a cell is not
+    rows["part"] = _tell_apart(equal.loc[:, equal.columns.isin([*MACHINE])])
+    rows["part"] += _tell_apart(equal, rows["cell"], rows["part"])
+    machines = levels.loc[:, levels.columns.isin([*MACHINE])]
+    rows["own"] = _tell_apart(machines, rows["part"], rows["side"])
+    rows["own"] += _tell_apart(levels, rows["cell"], rows["part"], rows["side"], rows["own"])
     matched = _pair_groups(claim, rows, design)
     if len(matched):
         return matched, []
@@ -246,8 +253,9 @@ def _pair_groups(claim: Claim, rows: pd.DataFrame, design: Mapping[str, int]) ->
                 both = pd.concat(side[side["cell"].isin(common)] for _, side in pair)
                 matched.append(both.assign(part=label, missing=num_cells - len(common)))
     found = pd.concat(matched) if matched else rows[:0]
-    machines = found.get("priced_as", pd.Series())  # those that it names are of the design
-    if machines.nunique() < len(named.get("priced_as", ())):
+    # the machines that it names are of the design, each by one of its names
+    machines = [Condition("priced_as", (name,)) for name in named.get("priced_as", ())]
+    if not all(machine.test(found).any() for machine in machines):
         found = found.assign(missing=num_cells)
     return found
 
@@ -324,14 +332,18 @@ def _compare_models(found: Verdict, rows: pd.DataFrame) -> Verdict:
             *(side for _, side in cell.groupby("side"))
         )
         is_equal = is_equivalent(difference)
-        lows = cell.get("metric_auc_test_low", pd.Series()).dropna()
-        has_all_learned = all(map(has_learned, lows))
+        known = cell.reindex(columns=["metric_auc_test", "metric_auc_test_low"]).astype(float)
+        has_auc = known["metric_auc_test"].notna()
+        has_all_learned = all(map(has_learned, known.loc[has_auc, "metric_auc_test_low"]))
+        accuracy = cell.reindex(columns=["metric_accuracy_test"])["metric_accuracy_test"]
+        is_chance = accuracy.astype(float).le(CHANCE) & cell["data_kind"].eq("given")
+        has_all_learned = has_all_learned and not is_chance.any()
         if is_equal and has_all_learned:
             continue
         verdict = "undecided" if n and is_equal is not False else "not comparable"
         if VERDICTS.index(verdict) > VERDICTS.index(found.verdict):
             words = f"test scores differ by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"
             if not has_all_learned:
-                words = "a model has not been shown to be better than chance"
+                words += "; a model has not been shown to be better than chance"
             found = Verdict(verdict, f"{found.reason}; {words}", found.ours)
     return found

@@ -87,7 +87,7 @@ def answer_training(
     """
     say = choose_words(lang)
     timed = selection.timed
-    if timed.empty:
+    if timed.empty or groups[column].isna().all():
         reasons = sorted(set(map(say, selection.excluded["reason"])))
         return Answer(say("No training has been timed yet."), limits=reasons)
     limits = list_limits(timed, say, is_other_work=published and not is_paper_work(timed).any())
@@ -121,7 +121,7 @@ def say_rests(timed: pd.DataFrame, say: Callable[[str], str], lang: str) -> str:
     """Say what times rest on: runs, sessions, days."""
     words = say("Rests on {} runs (sessions: {}), {}.")
     days = write_days(timed["started_at"].astype(str), lang)
-    return words.format(timed["run_id"].nunique(), timed["session"].nunique(), days)
+    return words.format(len(timed), timed["session"].nunique(), days)
 
 
 def answer_ratio(ratio: pd.Series, say: Callable[[str], str], lang: str) -> str:
@@ -142,19 +142,18 @@ def list_limits(
     timed: pd.DataFrame, say: Callable[[str], str], *, is_other_work: bool = False
 ) -> list[str]:
     """List what limits times: disturbed and synthetic runs, few sessions, other work."""
-    runs = timed.drop_duplicates("run_id")
     columns = ["data_kind", "metric_auc_test_low"]
-    kinds, lows = (runs.reindex(columns=[name])[name].dropna() for name in columns)
-    num_disturbed = int(runs["disturbed"].sum())
+    kinds, lows = (timed.reindex(columns=[name])[name].dropna() for name in columns)
+    num_disturbed = int(timed["disturbed"].sum())
     num_unlearned = sum(not has_learned(low) for low in lows)
-    fewest = runs.groupby("environment")["session"].nunique().min()
+    fewest = timed.groupby("environment")["session"].nunique().min()
     other = (
         "The paper names no network. This is other work than our reading of it, InceptionV3 at 299 "
         "px: its times are not compared."
     )
     unlearned = "In {} of {} runs the model has not been shown to be better than chance."
     limits = {
-        say("{} of {} runs were disturbed, and count.").format(num_disturbed, len(runs)): (
+        say("{} of {} runs were disturbed, and count.").format(num_disturbed, len(timed)): (
             num_disturbed
         ),
         say(other): is_other_work,

@@ -210,7 +210,9 @@ def measure(
         logs = np.log(tables[0]) - np.log(tables[1])
         if logs.shape[1] > 1:  # whatever session each cell was run in
             logs = logs.groupby(level="pair").mean()
-        return times.compare_pairs(logs.dropna().mean(axis=1), level)
+        logs = logs.dropna().mean(axis=1)
+        if len(logs):  # else no repetition is of both
+            return times.compare_pairs(logs, level)
     for place, table in enumerate(tables):
         if table.shape[1] > 1 and len(sessions[place]) > 1:
             tables[place] = table.groupby(level="session").median()
@@ -306,6 +308,10 @@ def compare_groups(selection: Selection, column: str) -> pd.DataFrame:
         if not work <= {*selection.varied} or not (work in (set(), different) or is_framework):
             continue
         ratio = measure(column, slow, fast)
+        if ratio.value < 1:  # a slow run of few changes the mean, and no median
+            names = names[::-1]
+            slow, fast = fast, slow
+            ratio = measure(column, slow, fast)
         line = {
             "slower": names[0],
             "faster": names[1],
@@ -333,11 +339,12 @@ def name_sessions(rows: pd.DataFrame) -> pd.Series:
     service's session; of a server elsewhere a load test. Rows that know neither are of one session
     for each `environment`.
     """
-    known = rows.reindex(columns=["session", "boot", "endpoint", "run_id"]).map(write_level)
+    columns = ["session", "boot", "endpoint", "study", "run_id"]
+    known = rows.reindex(columns=columns).map(write_level)
     known = known.astype(object)
     name = known["session"] + "/" + known["boot"]
     name = name.mask(name == "/", rows["environment"])
-    return name.mask(known["endpoint"] == "remote", known["run_id"])
+    return name.mask(known["endpoint"] == "remote", known["study"] + "/" + known["run_id"])
 
 
 def _name_groups(

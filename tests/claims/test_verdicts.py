@@ -129,6 +129,7 @@ CASES = [
         lambda: [train_referable([900, 905, 910], CPU)],
         "not comparable",
         r"differs in accelerator=TPU\*, accelerator=Tesla T4, num_accelerators=2$",
+        {"n": [0]},  # nor is their ratio to themselves shown
     ),
     # mode plain is judged alone, on ten of twenty rows
     ("A6", lambda: [both(), both(gpu=1500 + SPREAD, mode="fast")], "holds", "", {"n": [10]}),
@@ -191,6 +192,49 @@ CASES = [
         ],
         "undecided",
         "8 cells of the design were not run$",
+    ),
+    # nor are both one of them that is called by two names
+    (
+        "C12",
+        lambda: [
+            run_cpu(cpu_percent_mean=95.0),
+            run_cpu(cpu_percent_mean=95.0, priced_as="Standard_F4s_v2"),
+        ],
+        "undecided",
+        "8 cells of the design were not run$",
+    ),
+    # two machines that ran half of the cells each make no whole
+    (
+        "C32 C33 C35 C53",
+        lambda: [
+            run_scenarios().query("dataset == 'mnist'"),
+            run_scenarios(hardware=CPU | {"cpu": "other"}).query("dataset == 'cifar10'"),
+            run_scenarios(0.06 * NEAR, NC4AS),
+        ],
+        "undecided",
+        "6 cells of the design were not run$",
+    ),
+    # a third image side is none of the paper's two
+    (
+        "C33 C35",
+        lambda: [run_scenarios().replace({"image_size": {64: 128}})],
+        "undecided",
+        "6 cells of the design were not run$",
+    ),
+    # a model that guesses has no time to compare, equal or not, nor one whose AUC has no bound
+    (
+        "D3 D6",
+        lambda: [each.assign(metric_accuracy_test=0.1) for each in train_digits()],
+        "undecided",
+        "chance$",
+    ),
+    (
+        "A6",
+        lambda: [
+            each.assign(metric_auc_test=0.5, metric_auc_test_low=None) for each in train_both()
+        ],
+        "undecided",
+        "chance$",
     ),
     # several columns all have to agree
     ("C38", lambda: [use_cpu(memory=40.0)], "does not hold"),

@@ -49,3 +49,16 @@ def test_the_interval_of_one_session_is_called_so(boots, note):
     groups = tabulate_groups(selection, ["train_s"])
     (number,) = answer_training(selection, groups, pd.DataFrame()).numbers
     assert number.note == note and number.bounds
+
+
+def test_runs_of_two_studies_with_one_name_are_two():
+    """A run's name is unique in its study. Where all have one epoch, none has been timed."""
+    rows = pd.concat([run(study="a"), run([5, 6, 7], study="b")], ignore_index=True)
+    rows = rows.assign(steady_epoch_s=None, disturbed=True)
+    selection = select_runs(rows)
+    groups = tabulate_groups(selection, ["train_s", "steady_epoch_s"])
+    answer = answer_training(selection, groups, pd.DataFrame())
+    assert "Rests on 6 runs" in answer.rests
+    assert "6 of 6 runs were disturbed, and count." in answer.limits
+    answer = answer_training(selection, groups, pd.DataFrame(), column="steady_epoch_s")
+    assert (answer.sentence, answer.numbers) == ("No training has been timed yet.", ())

@@ -86,7 +86,8 @@ def test_everything_that_is_not_timed_has_its_reason():
 
 def test_a_session_is_a_boot_of_a_machine_or_a_deployment_elsewhere():
     """Two boots of one laptop are two; rows that know none are of one session a machine."""
-    served = [copy_row("22", "savedmodel", endpoint="remote", run_id=name) for name in "xy"]
+    remote = {"endpoint": "remote", "run_id": "C1-r00"}
+    served = [copy_row("22", "savedmodel", **remote, study=name) for name in "xy"]
     for rows in (
         run(boot=["a", "a", "b"]),
         pd.concat([run(boot=None), run(hardware=T4X2, boot=None)]),
@@ -123,6 +124,16 @@ def test_groups_of_equal_work_are_compared_and_what_differs_is_named():
     (line,) = compare_groups(select(*rows), "train_s").to_dict("records")
     assert line["differs_in"] == "mode (fast, paper); hardware"
     assert line["times_as_long_scope"] == FEW_SESSIONS
+    # the mean of two is longer and the median shorter; no repetition is of both
+    rows = [run([10, 10.1, 30], mode="paper"), run([11, 11.2, 11.4], mode="fast")]
+    (line,) = compare_groups(select(*rows), "train_s").to_dict("records")
+    assert (line["slower"], line["n"]) == ("CPU, mode paper", 3)
+    assert line["times_as_long"] == pytest.approx(stats.gmean([10, 10.1, 30] / rows[1].train_s))
+    rows = [run([20, 22, 24], mode="paper"), run(mode="fast", repetition=[3, 4, 5])]
+    (line,) = compare_groups(select(*rows), "train_s").to_dict("records")
+    assert (line["times_as_long"], line["n"]) == (pytest.approx(2), 1)
+    assert line["times_as_long_scope"] == FEW_SESSIONS
+    rows = [run([20, 22, 24], mode="paper"), run(hardware=T4X2, mode="fast")]
     other = run([5, 6, 7], model="vgg19", mode="paper")
     assert len(compare_groups(select(*rows, other), "train_s")) == 1
     study = [
