@@ -11,7 +11,7 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.files import split_paths
 from dr_lib.report.groups import Selection, list_pooled, select_runs
-from dr_lib.runs.row import read_rows, read_runs
+from dr_lib.runs.row import list_rows, read_runs
 
 
 class Paper(NamedTuple):
@@ -67,7 +67,7 @@ def open_rows(
         raise DrError(f"{', '.join(absent)}: no such folder; runs must name folders with rows")
     folders = [folder for folder in folders if folder.is_dir()]
     table = pd.DataFrame(columns=["notebook", "status"])
-    if read_rows(*folders):
+    if list_rows(*folders):
         table = choose_rows(read_runs(*folders), only)
     return select_runs(
         list_paper_rows(paper, table),
