@@ -30,10 +30,10 @@ def jpeg() -> bytes:
 
 @pytest.fixture(scope="module")
 def port(served_folder):
-    """A server whose clients have a second."""
+    """A server whose clients have three seconds."""
     with (
         pytest.MonkeyPatch.context() as patch,
         run_in_thread(open_service(served_folder)) as port,
     ):
-        patch.setattr("dr_lib.serving.server.app.REQUEST_S", 1.0)
+        patch.setattr("dr_lib.serving.server.app.REQUEST_S", 3.0)
         yield port
