@@ -56,8 +56,10 @@ def split_photographs(
         DrError: a side would lack referable (grade 2 or more) or other photographs, or the data set
             has no split of its own.
     """
-    if scheme not in SCHEMES:
-        raise DrError(f"scheme {scheme!r}: choose from {', '.join(SCHEMES)}")
+    if scheme not in SCHEMES or folds < 2:
+        raise DrError(
+            f"scheme {scheme!r}: choose from {', '.join(SCHEMES)}; folds are 2 or more"
+        )
     table = table.assign(group=unite(table["patient_id"], pairs), reason="")
     if scheme == "official":
         _keep_one_side(table)
@@ -101,8 +103,10 @@ def _keep_one_copy(table: pd.DataFrame, pairs: np.ndarray) -> None:
 
 def find_sides(table: pd.DataFrame, sides: Mapping[str, str]) -> pd.Series:
     """Find each photograph's side in an earlier split; NaN for a new one."""
-    found = table[[*KNOWN_BY]].apply(lambda ids: ids.map(sides))
-    return found.bfill(axis=1).iloc[:, 0]
+    side = table[KNOWN_BY[0]].map(sides)
+    for column in KNOWN_BY[1:]:
+        side = side.fillna(table[column].map(sides))
+    return side
 
 
 def _draw_tests(

@@ -139,6 +139,7 @@ PAIRS["patient_id"] = (TABLE.index // 2).astype(str)
             {"scheme": "official"},
             "train split has 0 .*'its patient, or a copy, is in val",
         ),
+        (TABLE, {"scheme": "folds", "folds": 0}, "folds are 2 or more"),
         (
             TABLE,
             {"scheme": "folds", "folds": 61},
