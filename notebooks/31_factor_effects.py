@@ -256,7 +256,7 @@ from dr_lib.report.answer import Answer, list_limits, say_rests
 from dr_lib.scenarios.answer import answer_shares
 
 answer = Answer(
-    say("The study is unfinished: its design has cells without a run."), is_stop=True
+    say("No effects: cells lack runs or times or mix groups, or nothing varies."), is_stop=True
 )
 figure = None
 if len(variation):

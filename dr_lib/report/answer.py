@@ -142,8 +142,9 @@ def list_limits(
     timed: pd.DataFrame, say: Callable[[str], str], *, is_other_work: bool = False
 ) -> list[str]:
     """List what limits times: disturbed and synthetic runs, few sessions, other work."""
-    columns = ["data_kind", "metric_auc_test_low"]
-    kinds, lows = (timed.reindex(columns=[name])[name].dropna() for name in columns)
+    known = timed.reindex(columns=["data_kind", "metric_auc_test", "metric_auc_test_low"])
+    kinds = known["data_kind"]
+    lows = known.dropna(subset=["metric_auc_test"])["metric_auc_test_low"].astype(float)
     num_disturbed = int(timed["disturbed"].sum())
     num_unlearned = sum(not has_learned(low) for low in lows)
     fewest = timed.groupby("environment")["session"].nunique().min()

@@ -91,7 +91,8 @@ class Page:
             facts.append(say("compared with {}").format(say(paper.authors)))
         if len(rows):
             machines = "; ".join(sorted(set(rows["environment"])))
-            machines += f" ({_list_values(rows, 'cpu')})"
+            if cpus := _list_values(rows, "cpu"):  # of a server elsewhere nobody knows it
+                machines += f" ({cpus})"
             facts.append(say("measured on {}").format(machines))
         facts.append(say("runs: {}").format(len(rows)))
         facts.append(write_days(rows.get("started_at", ()), self.lang))

@@ -134,6 +134,10 @@ def _fit_design(
     factors = [name for name in factors if runs[name].nunique() > 1]
     if not factors:
         raise EffectsError("no factor has two levels: there is nothing to compare")
+    if "group" in runs and (runs.groupby(factors)["group"].nunique() > 1).any():
+        raise EffectsError(
+            "a cell has runs of several groups: pool them, or choose one by only"
+        )
     times = runs[column].astype(float)
     if not (np.isfinite(times) & (times > 0)).all():
         raise EffectsError(f"{column} must be positive and finite: leave out other runs")

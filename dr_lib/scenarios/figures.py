@@ -62,7 +62,8 @@ def plot_scenarios(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en")
         for number, (framework, some) in enumerate(groups):
             colour = FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
             y = some["label"].map(labels.index) + 0.75 * ((number + 0.5) / len(groups) - 0.5)
-            means = some[column].groupby(y).mean()
+            is_one = some["group"].groupby(y).nunique() == 1
+            means = some[column].groupby(y).mean()[is_one]  # several groups have no mean
             ax.barh(means.index, means, height=0.12, color=colour, alpha=0.35)
             draw_runs(ax, some[column], y, some["disturbed"], 4, colour)
             if column == "train_s":

@@ -72,9 +72,11 @@ def test_title_and_pictures_say_that_a_sample_is_synthetic(shown):
         "photographs": "",
     }.items():
         runs = both(mode="paper", study="mine", started_at="2026-11-21T10:00", data_kind=kind)
+        runs = runs.assign(cpu=None)
         paper = page.Page(lang="pt")
         paper.title(QUESTION, PAPERS["A"], select_runs(runs))
         assert (f"<mark>{notice}</mark>" in shown[-1]) == bool(notice)
+        assert "()" not in shown[-1]  # a row may know no processor
         for is_ours in (True, False):
             figure, _ = style.open_panels(1)
             paper.figure(figure, "one", CAPTION, is_ours=is_ours)

@@ -122,6 +122,7 @@ def test_fewer_than_three_runs_of_a_cell_have_shares_and_no_test():
         ({"time": np.nan}, ["memory", "cache"], "positive and finite"),
         ({"cache": [None, 2.0] * 6}, ["memory", "cache"], "some runs have no level"),
         ({"memory": [4] * 3 + [16] * 3 + [4] * 6}, ["memory", "cache"], HOLE),
+        ({"group": ["old", "new"] * 6}, ["memory", "cache"], "runs of several groups"),
     ],
 )
 def test_bad_samples_are_refused(change, factors, named):

@@ -69,6 +69,14 @@ def test_each_run_is_a_point_of_its_frameworks_colour_with_the_sum_of_prices():
     assert texts.count("0.06 USD") == 24
 
 
+def test_runs_of_two_groups_have_no_mean():
+    """Two versions of a framework in each scenario: points, and no bar."""
+    versions = ["2.19.0", "2.20.0", "2.20.0"] * 24
+    (ax,) = plot_scenarios(make_scenarios(tensorflow=versions), ["train_s"]).axes
+    assert len(np.concatenate([each.get_offsets() for each in ax.collections])) == 72
+    assert not ax.patches
+
+
 def test_what_was_measured_of_the_machine_is_drawn():
     """A column without values, and one that is not there, have no panel."""
     columns = ["cpu_percent_mean", "gpu_percent_mean", "gpu_memory_percent_mean"]
