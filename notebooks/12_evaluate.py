@@ -104,7 +104,7 @@ if not paths:  # those of the only training of this clone, or of the sample
         raise SystemExit(f"several trainings: set predictions to one, latest first: {names}")
 
 models = read_predictions(*paths, sheet=sheet, columns=split_paths(columns), folds=folds)
-models = average_sets(models) if ensemble and not folds else models
+models = average_sets(models) if ensemble else models
 model = models[0]
 same_patients = group_by_photographs(models)[0]
 

@@ -1,6 +1,10 @@
 """Parameters of notebook 12."""
 
-from dr_lib.parameters import Count, PathText, Portion
+from typing import Self
+
+from pydantic import model_validator
+
+from dr_lib.parameters import Count, ParameterError, PathText, Portion
 from dr_lib.report.parameters import Page
 
 
@@ -18,3 +22,10 @@ class Evaluate(Page):
     subgroups: str
     num_errors: Count
     private: PathText
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        """Refuse what would be ignored in silence."""
+        if self.folds and self.ensemble:
+            raise ParameterError("ensemble: folds are of one model: leave out one", "ensemble")
+        return self
