@@ -16,6 +16,7 @@ from papermill.translators import PythonTranslator
 
 from dr_lib.__main__ import main
 from dr_lib.errors import DrError
+from dr_lib.evaluation.parameters import Evaluate
 from dr_lib.parameters import (
     NOTEBOOKS,
     Input,
@@ -151,10 +152,9 @@ def test_a_report_refuses_the_same_values(tmp_path):
     for text in ("8:30", "-1"):
         said = CliRunner().invoke(main, ["report", str(tmp_path), "-p", "g_per_kwh", text])
         assert said.exit_code == 1 and said.output.startswith("Error: g_per_kwh is ")
-    (tmp_path / "a.csv").touch()
-    words = ["evaluate", str(tmp_path / "a.csv"), "--out", str(tmp_path / "out"), "--folds"]
-    said = CliRunner().invoke(main, [*words, "-p", "ensemble", "true"])
-    assert said.exit_code == 1 and said.output.startswith("Error: ensemble: folds are of one")
+    defaults = read_defaults(ROOT / "notebooks" / "12_evaluate.ipynb")
+    with pytest.raises(ParameterError, match="ensemble: folds are of one model"):
+        Evaluate(**defaults | {"folds": True, "ensemble": True})
 
 
 def test_a_command_line_gives_texts():
