@@ -19,6 +19,7 @@ from dr_lib.remote import pack, remote_script
 from dr_lib.runs.study import Study, load_study
 from tests.runs.conftest import write_study
 
+MANIFEST = '{"parameters": {"size": 299}, "splits": {}}'
 CUT = ["image_id", "content_id", "row", "patient_id", "grade", "referable"]
 
 
@@ -37,7 +38,7 @@ def packed(house, small_sample, monkeypatch) -> Path:
     """
     data = house / "data" / "prepared"
     shutil.copytree(small_sample, data)
-    split(data, seed=5, out="own.csv")
+    split(data, seed=5, out="split-own.csv")
     head = "provider,instance,region,currency,usd_per_hour,date,source\n"
     prices = "Google,colab,,USD,0.1,2026-01-01,x\nmine,other,,USD,9,2026-01-01,from Ana\n"
     for name, text in {
@@ -59,7 +60,11 @@ def packed(house, small_sample, monkeypatch) -> Path:
     monkeypatch.setattr(pack, "PART_BYTES", 200_000)
     monkeypatch.setattr(remote_script, "INSTALL", "")
     monkeypatch.setattr(remote_script, "HOME", house / "there")
-    parameters = {"data_dir": "data/prepared", "weights": "data/weights.h5", "split": "own.csv"}
+    parameters = {
+        "data_dir": "data/prepared",
+        "weights": "data/weights.h5",
+        "split": "split-own.csv",
+    }
     made = pack_up(house, parameters=parameters, instance="colab")
     assert len(list((house / "upload").iterdir())) > 1
     assert "crops of data/prepared with pseudonyms, grades and split, no file names" in made
@@ -78,7 +83,7 @@ def test_the_prepared_folder_is_cut_and_still_whole(packed, small_sample):
     there = Prepared(data).photographs
     pd.testing.assert_frame_equal(there, known.drop(columns=["eye", "official"]))
     here = packed.parent / "data" / "prepared"
-    for name in ("split.csv", "own.csv"):
+    for name in ("split.csv", "split-own.csv"):
         assert Prepared(data, name).describe() == Prepared(here, name).describe()
 
 
@@ -128,7 +133,7 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, parameters, s
     """
     for folder in ("prepared", "photographs"):
         (house / folder).mkdir()
-    (house / "prepared" / "manifest.json").write_text('{"splits": {}}')
+    (house / "prepared" / "manifest.json").write_text(MANIFEST)
     (house / "prepared" / "split.csv").touch()
     values = {name: value.format(house=house) for name, value in parameters.items()}
     with pytest.raises(DrError, match=said):
