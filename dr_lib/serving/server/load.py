@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import Request, build_opener
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
 from dr_lib.serving.sagemaker.account import SCHEME, open_endpoint
+from dr_lib.serving.server.process import DIRECT
 
 PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 TIMES = ["round_trip_ms", "decode_ms", "predict_ms"]
@@ -42,8 +43,7 @@ def open_sender(url: str, content_type: str = "image/jpeg") -> Send:
     """
     if url.startswith(SCHEME):
         return open_endpoint(url, content_type)
-    is_here = urlsplit(url).hostname in ("127.0.0.1", "localhost")
-    opener = build_opener(ProxyHandler({} if is_here else None))
+    opener = DIRECT if urlsplit(url).hostname in ("127.0.0.1", "localhost") else build_opener()
 
     def send(body: bytes) -> tuple[int, bytes]:
         request = Request(url, body, {"Content-Type": content_type})

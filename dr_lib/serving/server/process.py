@@ -15,7 +15,7 @@ from dr_lib.processes import bind_to_parent
 
 ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT_S = 60.0  # until it is warm
-OPENER = build_opener(ProxyHandler({}))  # a proxy knows nothing of this machine
+DIRECT = build_opener(ProxyHandler({}))  # a proxy knows nothing of this machine
 
 
 class ServerProcess(subprocess.Popen):
@@ -69,7 +69,7 @@ class ServerProcess(subprocess.Popen):
 
     def _is_ready(self) -> bool:
         try:
-            return OPENER.open(f"{self.url}/ping", timeout=2).status == 200
+            return DIRECT.open(f"{self.url}/ping", timeout=2).status == 200
         except OSError:  # nobody listens yet, or the model is not warm
             return False
 
