@@ -17,9 +17,8 @@ from dr_lib.data.prepared.split import split
 from dr_lib.errors import DrError
 from dr_lib.remote import pack, remote_script
 from dr_lib.runs.study import Study, load_study
-from tests.runs.conftest import write_study
+from tests.runs.conftest import write_prepared, write_study
 
-MANIFEST = '{"parameters": {"size": 299}, "splits": {}}'
 CUT = ["image_id", "content_id", "row", "patient_id", "grade", "referable"]
 
 
@@ -131,10 +130,8 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, parameters, s
     """A folder of photographs is refused, and so is a path that no other machine has: not even the
     name of a split table from elsewhere is packed.
     """
-    for folder in ("prepared", "photographs"):
-        (house / folder).mkdir()
-    (house / "prepared" / "manifest.json").write_text(MANIFEST)
-    (house / "prepared" / "split.csv").touch()
+    (house / "photographs").mkdir()
+    write_prepared(house / "prepared", "random", "split.csv")
     values = {name: value.format(house=house) for name, value in parameters.items()}
     with pytest.raises(DrError, match=said):
         pack_up(house, parameters=values)

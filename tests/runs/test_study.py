@@ -1,6 +1,5 @@
 """Study files: what is asked is checked before anything runs, and planned in randomised blocks."""
 
-import json
 import re
 import textwrap
 from typing import get_args
@@ -21,7 +20,7 @@ from dr_lib.runs.study import (
     plan_runs,
 )
 from tests.hardware.test_plans import COLAB_TPU, KAGGLE_T4, KAGGLE_TPU, LAPTOP
-from tests.runs.conftest import ROOT, run_quietly, write_study
+from tests.runs.conftest import ROOT, run_quietly, write_prepared, write_study
 
 
 @pytest.mark.parametrize(
@@ -121,16 +120,6 @@ def test_a_study_means_what_it_says(house):
     with pytest.raises(DrError, match="plain is no study file, .*: name it plain.yaml"):
         run_quietly(plain, house)
     assert plain.is_file()
-
-
-def write_prepared(folder, scheme: str = "random", *splits: str) -> None:
-    """The manifest of a folder with these split tables."""
-    manifest = {"parameters": {"size": 299}}
-    manifest["splits"] = dict.fromkeys(splits, {"scheme": scheme})
-    folder.mkdir(exist_ok=True)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    for name in splits:
-        (folder / name).touch()
 
 
 def test_a_study_says_how_to_prepare_what_it_needs(house):
